@@ -1,5 +1,5 @@
-//! Load generators inside a run: `xtask agent`, started by a supervisor like any other agent, with one line of JSON as
-//! its task. It writes its measurements to a file.
+//! Load generators inside a run: `xtask agent`, started by a supervisor like any other agent, with
+//! one line of JSON as its task. It writes its measurements to a file.
 
 use crate::lab::{Result, monotonic_ns};
 use crate::mcp::Mcp;
@@ -106,7 +106,7 @@ pub fn main() -> Result<()> {
         }
         Task::PrintBlocks { count, out } => {
             let access = std::env::var_os("ADJ_WORKER").ok_or("ADJ_WORKER is not set")?;
-            let access: adjutant::link::WorkerAccess =
+            let access: adjutant_api::protocol::WorkerAccess =
                 serde_json::from_str(&std::fs::read_to_string(access)?)?;
             let mut printed = Vec::new();
             let mut stdout = std::io::stdout();

@@ -44,7 +44,8 @@ fn socket_round_trip(count: usize) -> io::Result<Samples> {
     round_trips(near, far, count)
 }
 
-/// Measures round trips of 64 bytes between two ends of a connection, the farther one in another thread.
+/// Measures round trips of 64 bytes between two ends of a connection, the farther one in another
+/// thread.
 pub fn round_trips(
     mut near: impl Read + Write,
     mut far: impl Read + Write + Send + 'static,

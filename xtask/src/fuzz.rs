@@ -1,13 +1,14 @@
-//! A fuzzer for the signal scanner and parser, deterministic by its seed. Output is composed of pieces of a corpus
-//! that are mutated, cut and spliced, and is fed in random chunks.
+//! A fuzzer for the signal scanner and parser, deterministic by its seed. Output is composed of
+//! pieces of a corpus that are mutated, cut and spliced, and is fed in random chunks.
 //!
-//! Checks: no panic, the same result for any chunks, bounded blocks, linear time, and constant memory.
+//! Checks: no panic, the same result for any chunks, bounded blocks, linear time, and constant
+//! memory.
 
 use crate::lab::Result;
 use crate::random::Random;
-use adjutant::signal::{BLOCK_BYTES_MAX, Found, Scanner, interpret};
 use adjutant_core::signal::{Own, SignalKind};
-use adjutant_core::{RunId, Time};
+use adjutant_core::{RunId, Time, shorten};
+use adjutant_stream::signal::{BLOCK_BYTES_MAX, FoundSignal, Scanner, interpret};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
@@ -207,13 +208,11 @@ fn below(random: &mut Random, limit: usize) -> usize {
 
 /// Returns the last character boundary up to `at`.
 fn boundary(text: &str, at: usize) -> usize {
-    (0..=at.min(text.len()))
-        .rev()
-        .find(|at| text.is_char_boundary(*at))
-        .unwrap_or(0)
+    shorten::head(text, at).len()
 }
 
-/// Scans an output whole and in random chunks, and parses the blocks. Returns the number of blocks and of valid ones.
+/// Scans an output whole and in random chunks, and parses the blocks. Returns the number of blocks
+/// and of valid ones.
 fn scan_and_parse(
     text: &str,
     own: RunId,
@@ -239,8 +238,9 @@ fn scan_and_parse(
     if let Some(at) =
         (0..whole.len().max(in_pieces.len())).find(|at| whole.get(*at) != in_pieces.get(*at))
     {
-        let head =
-            |found: Option<&Found>| format!("{found:?}").chars().take(600).collect::<String>();
+        let head = |found: Option<&FoundSignal>| {
+            format!("{found:?}").chars().take(600).collect::<String>()
+        };
         let (whole, pieces) = (head(whole.get(at)), head(in_pieces.get(at)));
         return Err(format!(
             "how it is cut changes what is found: as number {at}, {whole} in one piece, {pieces} in pieces of up to {longest}"
@@ -248,10 +248,10 @@ fn scan_and_parse(
     }
     let mut taken = 0;
     for found in &whole {
-        let (Found::Block { text, .. }
-        | Found::Json { text }
-        | Found::Oversized { text, .. }
-        | Found::Mention { line: text, .. }) = found;
+        let (FoundSignal::Block { text, .. }
+        | FoundSignal::Json { text }
+        | FoundSignal::Oversized { text, .. }
+        | FoundSignal::Mention { line: text, .. }) = found;
         if text.len() > BLOCK_BYTES_MAX + 1 {
             return Err(format!("a block of {} bytes", text.len()));
         }
@@ -270,7 +270,7 @@ fn scan_and_parse(
     Ok((whole.len() as u64, taken))
 }
 
-fn scan(pieces: &[&str]) -> Vec<Found> {
+fn scan(pieces: &[&str]) -> Vec<FoundSignal> {
     let mut scanner = Scanner::default();
     let mut all = Vec::new();
     for piece in pieces {

@@ -3,12 +3,12 @@
 use crate::panics;
 pub use crate::processes::pids;
 use crate::processes::{self, Mark, Process};
-use adjutant::client::Client;
-use adjutant::config::Home;
-use adjutant::view::{
+use adjutant_api::view::{
     Call, Cancel, Dispatch, ErrorView, GetHub, GetRun, HubView, ListRuns, RunView, StopHub, codes,
 };
 use adjutant_core::RunStateKind;
+use adjutant_home::config::Home;
+use adjutant_net::hub_client::Client;
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -213,8 +213,8 @@ impl Lab {
         }
     }
 
-    pub fn attempt_dir(&self, run_id: &str, attempt: u32) -> adjutant::link::AttemptDir {
-        adjutant::link::AttemptDir::new(&self.home.dir, run_id, attempt)
+    pub fn attempt_dir(&self, run_id: &str, attempt: u32) -> adjutant_api::protocol::AttemptDir {
+        adjutant_api::protocol::AttemptDir::new(&self.home.dir, run_id, attempt)
     }
 
     /// Ends all runs and the hub, and returns the processes that remain a second later.
@@ -250,7 +250,8 @@ impl Lab {
         for run in &runs {
             self.finished(&client, run, Duration::from_secs(30)).await?;
         }
-        // Wait before stopping the hub, because a supervisor waits for a hub to deliver its last fact.
+        // Wait before stopping the hub, because a supervisor waits for a hub to deliver its last
+        // fact.
         let left = self
             .left_after_a_second(|process| !process.contains("__hub"))
             .await;
@@ -280,8 +281,8 @@ impl Lab {
         }
     }
 
-    /// Returns the processes of this home: all descendants of [`Self::command`], and those that name the home. Panics
-    /// if processes cannot be listed.
+    /// Returns the processes of this home: all descendants of [`Self::command`], and those that
+    /// name the home. Panics if processes cannot be listed.
     pub fn processes(&self) -> Vec<Process> {
         let mut found = Mark::of(&self.home.dir).processes();
         let others = pids().into_iter().filter(|pid| {
@@ -295,8 +296,8 @@ impl Lab {
         found
     }
 
-    /// Returns whether a process names the home in its arguments, environment or directory, as far as these are
-    /// readable.
+    /// Returns whether a process names the home in its arguments, environment or directory, as far
+    /// as these are readable.
     fn is_named_by(&self, process: &Process) -> bool {
         let mark = self.dir.path().display().to_string();
         let environment =
@@ -344,8 +345,9 @@ pub fn private_mb(pid: u32) -> Result<f64> {
     mapped_mb(pid, &["Private_Clean:", "Private_Dirty:"])
 }
 
-/// Returns the private memory that the process has written, in MB. Only differences of this tell what a use costs: the kernel maps pages of
-/// the executable in large parts, depending on its cache, and other processes may share them.
+/// Returns the private memory that the process has written, in MB. Only differences of this tell
+/// what a use costs: the kernel maps pages of the executable in large parts, depending on its
+/// cache, and other processes may share them.
 pub fn written_mb(pid: u32) -> Result<f64> {
     mapped_mb(pid, &["Private_Dirty:"])
 }

@@ -1,11 +1,12 @@
-//! Benchmarks, campaigns, the matrix of permissions, the generated reference and manual pages: `cargo xtask bench`,
-//! `campaign`, `fleet`, `matrix`, `docs`, `man`.
+//! Benchmarks, campaigns, the matrix of permissions, the generated reference and manual pages:
+//! `cargo xtask bench`, `campaign`, `fleet`, `matrix`, `docs`, `man`.
 #![allow(
     clippy::disallowed_methods,
     clippy::print_stdout,
     clippy::print_stderr,
     reason = "a tool for developers: it starts processes and prints"
 )]
+#![expect(unreachable_pub, reason = "nothing outside uses a program")]
 
 mod agent;
 mod bench;
@@ -59,11 +60,13 @@ enum What {
         /// Measures this binary instead of building one
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
-        /// Compares with this binary: measures both in turn, five times each, and prints the ratios of the medians and of the best values
+        /// Compares with this binary: measures both in turn, five times each, and prints the ratios
+        /// of the medians and of the best values
         #[arg(long, value_name = "FILE")]
         against: Option<PathBuf>,
     },
-    /// Kills every process of Adjutant at random moments and at every failpoint, and checks the result
+    /// Kills every process of Adjutant at random moments and at every failpoint, and checks the
+    /// result
     Campaign {
         /// How often each of hub, supervisor and guard is killed
         #[arg(long, default_value_t = 500)]
@@ -87,8 +90,9 @@ enum What {
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
     },
-    /// Saves files, kills the hub and cuts the power while merges, undos and discards change a user's tree, and checks that nothing of the
-    /// user is missing (images of the disk as root, with qemu-storage-daemon)
+    /// Saves files, kills the hub and cuts the power while merges, undos and discards change a
+    /// user's tree, and checks that nothing of the user is missing (images of the disk as root,
+    /// with qemu-storage-daemon)
     Writes {
         /// How often the hub is killed
         #[arg(long, default_value_t = 500)]
@@ -109,8 +113,9 @@ enum What {
         #[arg(long, value_name = "FILE")]
         adj: Option<PathBuf>,
     },
-    /// Kills, stops, cuts off and slows hubs that share a store, their runners and their PostgreSQL server at random moments, sets their clocks,
-    /// and checks the result (as root, with nftables and iproute2)
+    /// Kills, stops, cuts off and slows hubs that share a store, their runners and their PostgreSQL
+    /// server at random moments, sets their clocks, and checks the result (as root, with nftables
+    /// and iproute2)
     Fleet {
         /// How many faults are caused
         #[arg(long, default_value_t = 300)]
@@ -271,7 +276,8 @@ fn build(profile: &str, args: &[&str]) -> Result<PathBuf> {
         .args(["build", "--quiet", "--package", "adjutant", "--bin", "adj"])
         .args(args)
         .current_dir(&root);
-    // `cargo run` has set it. Build scripts that depend on it would run again, and everything would be compiled again.
+    // `cargo run` has set it. Build scripts that depend on it would run again, and everything would
+    // be compiled again.
     let status = command.env_remove("CARGO_MANIFEST_DIR").status()?;
     if !status.success() {
         return Err("adj does not build".into());

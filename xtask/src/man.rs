@@ -1,4 +1,5 @@
-//! Manual pages, generated from the grammar: `adj.1`, and a page for each command (`adj-run.1`, `adj-chat-post.1`). Packages contain them.
+//! Manual pages, generated from the grammar: `adj.1`, and a page for each command (`adj-run.1`,
+//! `adj-chat-post.1`). Packages contain them.
 
 use crate::lab::Result;
 use clap::Command;
@@ -21,8 +22,10 @@ pub fn run(dir: &Path) -> Result<()> {
 
 /// Returns the grammar. `adj mcp` parses its arguments by itself, so its help is added.
 fn grammar() -> Command {
-    adjutant::cli::grammar()
-        .mut_subcommand("mcp", |mcp| mcp.after_help(adjutant::mcp::command::HELP))
+    adjutant_cli::cli::grammar()
+        .mut_subcommand("mcp", |mcp| {
+            mcp.after_help(adjutant_mcp::mcp::command::HELP)
+        })
         .disable_help_subcommand(true)
 }
 
@@ -60,7 +63,7 @@ mod tests {
         let read = |name: &str| {
             fs::read_to_string(man.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"))
         };
-        for below in adjutant::cli::grammar().get_subcommands() {
+        for below in adjutant_cli::cli::grammar().get_subcommands() {
             let file = man.join(format!("adj-{}.1", below.get_name()));
             assert_eq!(file.exists(), !below.is_hide_set(), "{}", file.display());
         }

@@ -1,7 +1,8 @@
-//! Prints the matrix of what the vendors' CLIs do in each permission profile, from the results of the tests.
+//! Prints the matrix of what the vendors' CLIs do in each permission profile, from the results of
+//! the tests.
 
 use crate::lab::Result;
-use adjutant::preset;
+use adjutant_api::preset;
 use adjutant_core::Permissions;
 use serde::Deserialize;
 use std::collections::BTreeMap;
@@ -18,8 +19,8 @@ struct Cell {
     as_promised: bool,
 }
 
-/// Runs the tests that fill the matrix, or reads their results, and prints it. Returns whether every cell is present
-/// and as promised.
+/// Runs the tests that fill the matrix, or reads their results, and prints it. Returns whether
+/// every cell is present and as promised.
 pub fn run(rows: Option<PathBuf>) -> Result<bool> {
     let (file, passed, _kept) = match rows {
         Some(file) => (file, true, None),

@@ -1,9 +1,7 @@
 //! Finds the panics that processes of `adj` have printed. A killed process prints none.
 
-use std::fmt;
-use std::fs;
-use std::io;
 use std::path::Path;
+use std::{fmt, fs, io};
 
 /// What Rust prints between the name of the thread and the place.
 const PANICKED: &str = " panicked at ";
@@ -56,7 +54,8 @@ pub fn in_text(process: &str, text: &str) -> Vec<Panic> {
     found
 }
 
-/// Returns the panics in all log files below a directory: those of hubs, guards, supervisors, runners and agents.
+/// Returns the panics in all log files below a directory: those of hubs, guards, supervisors,
+/// runners and agents.
 ///
 /// # Errors
 /// A directory or a log file cannot be read.

@@ -1,10 +1,10 @@
-//! Stand-ins for supervisors, so that one load process can use the connections of many runs: this program acts as the
-//! hub's binary. Hub and guards are the real ones; a stand-in starts no agent, but connects to the hub as a supervisor
-//! and passes its connection to the load process.
+//! Stand-ins for supervisors, so that one load process can use the connections of many runs: this
+//! program acts as the hub's binary. Hub and guards are the real ones; a stand-in starts no agent,
+//! but connects to the hub as a supervisor and passes its connection to the load process.
 
 use crate::lab::Result;
 use crate::wire::Wire;
-use adjutant::link::{AttemptDir, Fact, FactKind, Order, PostFacts};
+use adjutant_api::protocol::{AttemptDir, Fact, FactKind, Order, PostFacts};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -36,8 +36,8 @@ pub fn socket(home: &Path) -> PathBuf {
 pub fn main(args: &[OsString]) -> Option<ExitCode> {
     let rest = args.get(2..).unwrap_or_default();
     match args.get(1)?.to_str()? {
-        "__hub" => Some(adjutant::program::hub(rest)),
-        "__guard" => Some(adjutant::guard::main(rest)),
+        "__hub" => Some(adjutant_cli::program::hub(rest)),
+        "__guard" => Some(adjutant_agent::guard::main(rest)),
         "__supervise" => Some(match supervise(Path::new(rest.first()?)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
@@ -103,7 +103,8 @@ fn supervise(dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Receives a stand-in's connection to the hub. The stand-in runs until the second stream is closed.
+/// Receives a stand-in's connection to the hub. The stand-in runs until the second stream is
+/// closed.
 pub fn take(listener: &UnixListener) -> Result<(PassedConnection, UnixStream, UnixStream)> {
     let (mut standin, _) = listener.accept()?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];

@@ -1,4 +1,5 @@
-//! A minimal HTTP/1.1 client of the hub's API, so that measurements show the hub and not its client.
+//! A minimal HTTP/1.1 client of the hub's API, so that measurements show the hub and not its
+//! client.
 
 use crate::lab::Result;
 use crate::standin::PassedConnection;
@@ -46,7 +47,7 @@ impl Wire {
             self.request,
             "POST {path} HTTP/1.1\r\nhost: adj\r\ncontent-type: application/json\r\ncontent-length: {}\r\nadj-key: {}\r\n{}\r\n",
             body.len(),
-            adjutant::client::fresh_key(),
+            adjutant_net::hub_client::fresh_key(),
             self.headers
         )?;
         self.request.extend_from_slice(&body);

@@ -1,15 +1,17 @@
 //! `adj __guard <attempt-dir>`: the small process at the top of an attempt's process tree.
 //!
-//! It starts the supervisor, reaps orphans, and kills every remaining process of the attempt when the supervisor
-//! exits or dies. It has no runtime, no threads and no pipes to serve, so little in it can fail. It writes no
-//! facts: if the supervisor dies before the end of the attempt, the hub determines how the attempt ended.
+//! It starts the supervisor, reaps orphans, and kills every remaining process of the attempt when
+//! the supervisor exits or dies. It has no runtime, no threads and no pipes to serve, so little in
+//! it can fail. It writes no facts: if the supervisor dies before the end of the attempt, the hub
+//! determines how the attempt ended.
 
+use crate::attempt_processes::{EXIT_LOCKED, mark};
 use crate::config;
 use crate::failpoint::failpoint;
-use crate::link::AttemptDir;
 use crate::process::start::{INHERITED, SELF_EXE};
 use crate::process::tree::{self, Reaped};
-use crate::process::{EXIT_LOCKED, Lock, Spawn, StdioTarget, hygiene, limit};
+use crate::process::{self, Lock, Spawn, StdioTarget, hygiene, limit};
+use crate::protocol::AttemptDir;
 use rustix::process::{Pid, WaitOptions};
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -39,12 +41,14 @@ fn run(dir: &AttemptDir) -> io::Result<ExitCode> {
         return Ok(ExitCode::from(EXIT_LOCKED));
     };
     lock.write_pid(rustix::process::getpid())?;
+    // Before there is a child: an orphan goes to the subreaper that exists when its parent dies.
     hygiene::become_subreaper()?;
-    if let Err(error) = limit::set(dir) {
+    if let Err(error) = limit::set(mark::limit(dir)) {
         // Without the limit, remaining processes are still recognised by their environment.
         report_error(&error);
     }
     failpoint!("guard.before_supervisor");
+    // The lifeline must stay open until this process ends, so it needs a name.
     let Some((supervisor, _lifeline)) = start_supervisor(dir)? else {
         return Ok(ExitCode::from(EXIT_LOCKED));
     };
@@ -55,13 +59,15 @@ fn run(dir: &AttemptDir) -> io::Result<ExitCode> {
     Ok(code)
 }
 
-/// Starts the supervisor. The lifeline closes when this guard dies, which the supervisor notices. `None`: another
-/// supervisor of this attempt is alive.
+/// Starts the supervisor. The lifeline closes when this guard dies, which the supervisor notices.
+/// `None`: another supervisor of this attempt is alive.
 fn start_supervisor(dir: &AttemptDir) -> io::Result<Option<(Pid, OwnedFd)>> {
+    // Taken here and inherited, so that it is held before the supervisor runs. The copy of the
+    // guard closes when this function returns, so the lock ends with the supervisor.
     let Some(lock) = Lock::try_take(dir.home(), &dir.supervisor_lock())? else {
         return Ok(None);
     };
-    let (theirs, lifeline) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
+    let (theirs, lifeline) = process::pipe()?;
     let child = Spawn {
         program: Path::new(SELF_EXE),
         argv: vec![
@@ -100,7 +106,8 @@ fn reap_until_exit(supervisor: Pid) -> ExitCode {
     }
 }
 
-/// Writes an error to standard error, a file in the attempt's directory. If that fails, no way to report is left.
+/// Writes an error to standard error, a file in the attempt's directory. If that fails, no way to
+/// report is left.
 fn report_error(error: &io::Error) {
     let line = format!("guard: {error}\n");
     if io::stderr().write_all(line.as_bytes()).is_err() {

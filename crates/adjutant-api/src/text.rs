@@ -1,9 +1,10 @@
 //! Sanitizes foreign text for terminals and for single-line fields.
 //!
-//! Sanitized text of an agent, a prompt or a file name cannot move the cursor, change colours, reorder or hide
-//! characters, or imitate a line of Adjutant.
+//! Sanitized text of an agent, a prompt or a file name cannot move the cursor, change colours,
+//! reorder or hide characters, or imitate a line of Adjutant.
 
-pub use adjutant_stream::cut::{head, tail};
+use adjutant_core::shorten;
+use unicode_width::UnicodeWidthStr;
 
 /// Sanitizes a text to one line: line ends become `⏎`, tabs become spaces.
 #[must_use]
@@ -17,8 +18,8 @@ pub fn block(text: &str) -> String {
     clean(text, true)
 }
 
-/// Shortens a line to a width in terminal columns, with `…` at the end if it was cut. The result is no wider on any
-/// terminal.
+/// Shortens a line to a width in terminal columns, with `…` at the end if it was cut. The result is
+/// no wider on any terminal.
 #[must_use]
 pub fn cut(text: &str, columns_max: usize) -> String {
     if text.chars().map(char_width_max).sum::<usize>() <= columns_max {
@@ -35,29 +36,17 @@ pub fn cut(text: &str, columns_max: usize) -> String {
         out.push(c);
     }
     if columns_max > 0 {
-        out.push('…');
+        out.push(shorten::MARK);
     }
     out
-}
-
-/// Shortens a text to a number of characters, followed by the number of those left out.
-#[must_use]
-pub fn shortened(text: &str, chars_max: usize) -> String {
-    match text.char_indices().nth(chars_max) {
-        None => text.to_owned(),
-        Some((end, _)) => format!(
-            "{}… ({} more characters)",
-            &text[..end],
-            text[end..].chars().count()
-        ),
-    }
 }
 
 /// Columns from one tab stop to the next.
 const TAB_COLUMNS: usize = 8;
 
-/// Breaks a line into parts that are no wider than `columns_max`, at blanks if possible, otherwise within a word, so
-/// that the terminal never wraps it. Leading blanks are kept. With `usize::MAX` nothing is broken.
+/// Breaks a line into parts that are no wider than `columns_max`, at blanks if possible, otherwise
+/// within a word, so that the terminal never wraps it. Leading blanks are kept. With `usize::MAX`
+/// nothing is broken.
 #[must_use]
 pub fn wrap(line: &str, columns_max: usize) -> Vec<String> {
     if columns_max == usize::MAX {
@@ -98,13 +87,14 @@ pub fn wrap(line: &str, columns_max: usize) -> Vec<String> {
     parts
 }
 
-/// Counts the terminal columns of a line.
+/// Counts the columns that a line takes on most terminals.
 #[must_use]
 pub fn width(text: &str) -> usize {
-    text.chars().map(char_width).sum()
+    UnicodeWidthStr::width(text)
 }
 
-/// Counts the terminal columns that a line takes at most, since terminals differ in the width of some characters.
+/// Counts the terminal columns that a line takes at most, since terminals differ in the width of
+/// some characters.
 #[must_use]
 pub fn width_max(text: &str) -> usize {
     text.chars().map(char_width_max).sum()
@@ -114,18 +104,6 @@ pub fn width_max(text: &str) -> usize {
 #[must_use]
 pub fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
-}
-
-/// Formats a size as kB, MB or, from 1 GB on, GB with a decimal.
-#[must_use]
-pub fn size(bytes: u64) -> String {
-    const KB: u64 = 1_000;
-    const MB: u64 = 1_000 * KB;
-    match bytes / MB {
-        0 => format!("{} kB", bytes.div_ceil(KB)),
-        megabytes @ ..1_000 => format!("{megabytes} MB"),
-        megabytes => format!("{}.{} GB", megabytes / 1_000, megabytes % 1_000 / 100),
-    }
 }
 
 fn clean(text: &str, keep_lines: bool) -> String {
@@ -185,8 +163,8 @@ fn ends_string(ahead: &mut std::iter::Peekable<std::str::Chars<'_>>) -> bool {
     false
 }
 
-/// Returns whether a character is invisible and can carry hidden text: tags, supplementary variation selectors,
-/// invisible operators, zero-width spaces, annotations.
+/// Returns whether a character is invisible and can carry hidden text: tags, supplementary
+/// variation selectors, invisible operators, zero-width spaces, annotations.
 fn is_hidden(c: char) -> bool {
     matches!(c, '\u{ad}' | '\u{180e}' | '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{206a}'..='\u{206f}' | '\u{3164}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{1bca0}'..='\u{1bca3}' | '\u{e0000}'..='\u{e0fff}')
 }
@@ -196,35 +174,13 @@ fn is_reordering(c: char) -> bool {
     matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Returns the approximate columns of a character: 0 for marks and joiners, 2 for wide ones.
-fn char_width(c: char) -> usize {
-    match c {
-        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' => 0,
-        ' '..='~' => 1,
-        '\u{300}'..='\u{36f}'
-        | '\u{200b}'..='\u{200f}'
-        | '\u{20d0}'..='\u{20ff}'
-        | '\u{fe00}'..='\u{fe0f}' => 0,
-        '\u{1100}'..='\u{115f}'
-        | '\u{2e80}'..='\u{303e}'
-        | '\u{3041}'..='\u{a4cf}'
-        | '\u{ac00}'..='\u{d7a3}' => 2,
-        '\u{f900}'..='\u{faff}'
-        | '\u{fe30}'..='\u{fe6f}'
-        | '\u{ff00}'..='\u{ff60}'
-        | '\u{ffe0}'..='\u{ffe6}' => 2,
-        '\u{1f300}'..='\u{1f64f}'
-        | '\u{1f680}'..='\u{1f6ff}'
-        | '\u{1f900}'..='\u{1f9ff}'
-        | '\u{20000}'..='\u{3fffd}' => 2,
-        _ => 1,
-    }
-}
-
-/// Returns the most columns that a terminal may use for a character. Where terminals differ (marks, pictographs,
-/// invisible letters), the widest counts.
+/// Returns the most columns that a terminal may use for a character. Where terminals differ (marks,
+/// pictographs, invisible letters), the widest counts.
 fn char_width_max(c: char) -> usize {
     match c {
+        // Two Khmer letters that stand for several.
+        '\u{17a4}' => 2,
+        '\u{17d8}' => 3,
         '\0'..='\u{10ff}' | '\u{1160}'..='\u{22ff}' | '\u{2400}'..='\u{25fc}' => 1,
         _ => 2,
     }
@@ -265,6 +221,26 @@ mod tests {
     }
 
     #[test]
+    fn width_counts_wide_combining_and_invisible_characters() {
+        for (text, columns) in [
+            ("", 0),
+            ("abc", 3),
+            ("日本語", 6),
+            ("ｆｕｌｌ", 8),
+            ("e\u{301}", 1),
+            ("\u{1112}\u{1161}\u{11ab}", 2),
+            ("a\u{200b}b\u{2060}", 2),
+            ("\u{2705}", 2),
+            ("\u{1f680}", 2),
+            ("\u{1f469}\u{200d}\u{1f4bb}", 2),
+            ("\u{1f44d}\u{1f3fd}", 2),
+            ("✓ done – a…⏎", 12),
+        ] {
+            assert_eq!(width(text), columns, "{text:?}");
+        }
+    }
+
+    #[test]
     fn wrap_breaks_at_spaces_and_in_long_words() {
         assert_eq!(wrap("one two three", 8), ["one two", "three"]);
         assert_eq!(wrap("one two three", 7), ["one two", "three"]);
@@ -286,6 +262,12 @@ mod tests {
     }
 
     proptest! {
+        #[test]
+        fn no_terminal_uses_more_columns_than_the_maximum(text in "\\PC{0,30}", columns in 0_usize..40) {
+            prop_assert!(width(&text) <= width_max(&text), "{text:?}");
+            prop_assert!(width_max(&cut(&text, columns)) <= columns);
+        }
+
         #[test]
         fn terminal_control_is_removed(text in any::<String>()) {
             for kept in [line(&text), block(&text)] {

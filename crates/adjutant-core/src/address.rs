@@ -2,7 +2,8 @@
 
 use core::net::IpAddr;
 
-/// Returns whether a host, without brackets, is this machine, so that what is sent to it crosses no network.
+/// Returns whether a host, without brackets, is this machine, so that what is sent to it crosses no
+/// network.
 #[must_use]
 pub fn is_loopback(host: &str) -> bool {
     host == "localhost"

@@ -60,7 +60,8 @@ pub fn suggested_name<'a>(
     (distance <= TYPING_ERRORS_MAX && distance < name.len()).then_some(name)
 }
 
-/// Returns the edit distance of two texts: insertions, removals, replacements and swaps of adjacent characters.
+/// Returns the edit distance of two texts: insertions, removals, replacements and swaps of adjacent
+/// characters.
 #[must_use]
 pub fn edit_distance(from: &str, to: &str) -> usize {
     let (from, to): (Vec<char>, Vec<char>) = (from.chars().collect(), to.chars().collect());
@@ -131,7 +132,8 @@ words!(PromptVia { Stdin = "stdin", Arg = "arg", Stream = "stream" });
 /// An agent whose model is only called through the gate.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct AgentGate {
-    /// The variable of the dispatcher with the key of the API, which the agent never gets. `None`: the key is in a file.
+    /// The variable of the dispatcher with the key of the API, which the agent never gets. `None`:
+    /// the key is in a file.
     pub key_variable: Option<String>,
 }
 
@@ -146,8 +148,8 @@ pub struct AgentOverrides {
     pub env: Vec<String>,
 }
 
-/// A resolved agent. A run keeps the copy from its dispatch, so that later changes of the configuration do not affect
-/// it.
+/// A resolved agent. A run keeps the copy from its dispatch, so that later changes of the
+/// configuration do not affect it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AgentSpec {
     pub name: AgentName,
@@ -159,14 +161,15 @@ pub struct AgentSpec {
     pub trust_repo: bool,
     /// Whether its runs work in their own workspaces.
     pub isolation: Isolation,
-    /// The program, absolute or found on `PATH`, and its first arguments. Empty for `echo`, and for a vendor's CLI
-    /// with its default command.
+    /// The program, absolute or found on `PATH`, and its first arguments. Empty for `echo`, and for
+    /// a vendor's CLI with its default command.
     pub command: Vec<String>,
     pub args: Vec<String>,
     pub prompt: PromptVia,
     /// Variables of the agent, in addition to the passed ones.
     pub env: BTreeMap<String, String>,
-    /// Variables of the dispatcher that are passed in addition to those of the preset. A name may end in `*`.
+    /// Variables of the dispatcher that are passed in addition to those of the preset. A name may
+    /// end in `*`.
     pub env_pass: Vec<String>,
     /// How its model is called through the gate. `None`: without a gate.
     pub gate: Option<AgentGate>,
@@ -180,7 +183,8 @@ pub struct AgentSpec {
     /// Memory of all its processes above which a run is stopped, in bytes. `None`: no limit.
     pub memory_bytes_max: Option<u64>,
     pub grace_ms: i64,
-    /// How long the agent may be silent after its report before its run needs attention. `None`: without a limit.
+    /// How long the agent may be silent after its report before its run needs attention. `None`:
+    /// without a limit.
     pub report_grace_ms: Option<i64>,
     /// Whether it is ended then instead.
     pub ends_after_report: bool,
@@ -189,7 +193,8 @@ pub struct AgentSpec {
     pub fence: Fence,
     /// Absolute directories that a fence leaves writable too.
     pub fence_write: Vec<String>,
-    /// Whether its prompt begins with the identity statement. Without one it gets the task only, in every attempt.
+    /// Whether its prompt begins with the identity statement. Without one it gets the task only, in
+    /// every attempt.
     pub has_identity: bool,
     pub overrides: AgentOverrides,
 }

@@ -1,13 +1,12 @@
-//! Decides what needs attention: runs that cannot continue until a person or a client acts, and bad ends of which the
-//! owner has not been notified.
+//! Decides what needs attention: runs that cannot continue until a person or a client acts, and bad
+//! ends of which the owner has not been notified.
 //!
 //! Every list and every wait classifies runs with [`run_phase`] and [`need`];
 //! open requests and unread messages need attention by themselves.
 
 use crate::report::{AcceptanceResult, Verdict};
-use crate::words;
 use crate::words::Words;
-use crate::{Outcome, RunState, StopReason};
+use crate::{Outcome, RunState, StopReason, words};
 
 /// How a run that reports success fell short of its dispatcher's requirements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -33,7 +32,8 @@ impl Shortfall {
     }
 }
 
-/// Returns how a run that reports success fell short: by its acceptance command, otherwise by its report.
+/// Returns how a run that reports success fell short: by its acceptance command, otherwise by its
+/// report.
 #[must_use]
 pub fn shortfall(
     accepted: Option<&AcceptanceResult>,
@@ -51,19 +51,21 @@ pub fn shortfall(
 /// The phase of a run, as its waiters see it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RunPhase {
-    /// Queued and not held, live, or stopped until an answer, the end of a child run or the reset of a rate limit resumes it.
+    /// Queued and not held, live, or stopped until an answer, the end of a child run or the reset
+    /// of a rate limit resumes it.
     Underway,
     /// Stopped until it is resumed.
     Stopped(StopReason),
-    /// Queued, and held until it is resumed or what it starts after is retried, because that has failed.
+    /// Queued, and held until it is resumed or what it starts after is retried, because that has
+    /// failed.
     Held,
     /// Paused on purpose.
     Paused,
     Finished,
 }
 
-/// Returns the phase of a run. `awaits_requests`: it resumes automatically when its requests are settled. `is_held`: a run
-/// that it starts after has failed.
+/// Returns the phase of a run. `awaits_requests`: it resumes automatically when its requests are
+/// settled. `is_held`: a run that it starts after has failed.
 #[must_use]
 pub fn run_phase(state: RunState, awaits_requests: bool, is_held: bool) -> RunPhase {
     match state {
@@ -100,7 +102,8 @@ pub struct Facts {
     pub awaits_requests: bool,
     /// It is queued, and a run that it starts after has failed.
     pub is_held: bool,
-    /// It has reported, has made no statement since, and has been silent for longer than its agent may be.
+    /// It has reported, has made no statement since, and has been silent for longer than its agent
+    /// may be.
     pub is_silent_after_report: bool,
     pub shortfall: Option<Shortfall>,
     /// The owner was notified of the newest stop or end.
@@ -179,8 +182,9 @@ impl BadEnd {
     }
 }
 
-/// Returns what a run needs a person or a client to do. A stopped or held run needs it until it resumes, a silent run that has reported
-/// until it acts or ends, a bad end until the owner was notified. A cancelled run needs nothing, because it was ended on purpose.
+/// Returns what a run needs a person or a client to do. A stopped or held run needs it until it
+/// resumes, a silent run that has reported until it acts or ends, a bad end until the owner was
+/// notified. A cancelled run needs nothing, because it was ended on purpose.
 #[must_use]
 pub fn need(facts: &Facts) -> Option<Need> {
     let Facts {

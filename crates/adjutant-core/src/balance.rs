@@ -33,8 +33,8 @@ pub enum ChoiceReason {
 
 words!(ChoiceReason { Only = "only", FreeSlot = "free_slot", Quota = "quota", Price = "price", Order = "order" });
 
-/// Chooses an agent: prefers a free slot, then quota left, then the lowest cost if all costs are known, then the first. Returns its
-/// index and the reason. `None`: the list is empty.
+/// Chooses an agent: prefers a free slot, then quota left, then the lowest cost if all costs are
+/// known, then the first. Returns its index and the reason. `None`: the list is empty.
 #[must_use]
 pub fn choose(all: &[Alternative]) -> Option<(usize, ChoiceReason)> {
     let mut left: Vec<usize> = (0..all.len()).collect();
@@ -87,7 +87,8 @@ pub struct WorkDone {
 }
 
 impl WorkDone {
-    /// Returns whether there is no progress, so that another agent can start the task from the beginning.
+    /// Returns whether there is no progress, so that another agent can start the task from the
+    /// beginning.
     #[must_use]
     pub fn is_none(self) -> bool {
         self == Self::default()
@@ -95,7 +96,8 @@ impl WorkDone {
 }
 
 impl Cause {
-    /// Returns whether the failure is the agent's and not the task's, so that another agent may succeed.
+    /// Returns whether the failure is the agent's and not the task's, so that another agent may
+    /// succeed.
     #[must_use]
     pub fn is_of_agent(self) -> bool {
         match self {

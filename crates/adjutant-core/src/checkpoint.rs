@@ -1,9 +1,9 @@
-//! Checkpoints: the saved state of a stopped run, from which a later attempt continues, and the choices after an
-//! error.
+//! Checkpoints: the saved state of a stopped run, from which a later attempt continues, and the
+//! choices after an error.
 
 use crate::signal::without_blocks;
-use crate::words;
-use crate::{RunState, StopReason};
+use crate::units::duration;
+use crate::{RunState, StopReason, words};
 
 /// Characters of the run's last output in a checkpoint by Adjutant.
 const LAST_WORDS_CHARS_MAX: usize = 2_000;
@@ -38,7 +38,8 @@ pub struct Checkpoint {
 }
 
 impl Checkpoint {
-    /// Returns whether it says why the run stopped: the run itself does, and so does one for a limit.
+    /// Returns whether it says why the run stopped: the run itself does, and so does one for a
+    /// limit.
     #[must_use]
     pub fn explains_stop(&self) -> bool {
         self.made_by == CheckpointAuthor::Run || self.blocker_type.is_some()
@@ -82,7 +83,8 @@ pub fn reconstruct(known: &RunSnapshot<'_>) -> Checkpoint {
         (Some(percent), None) => Some(format!("{percent} %")),
         (None, note) => note.map(str::to_owned),
     };
-    // Progress and report are of the whole run; what a run has written itself is kept with them, although it is older.
+    // Progress and report are of the whole run; what a run has written itself is kept with them,
+    // although it is older.
     let written = earlier
         .and_then(|earlier| own_part(earlier.completed_work.as_deref()?, &[PROGRESS, REPORTED]));
     let done: Vec<String> = [
@@ -130,7 +132,8 @@ const REPORTED: &str = "Reported: ";
 const OUTPUT: &str = "The end of its output:";
 const WRITTEN: &str = "Written before your last attempt: ";
 
-/// Returns the part of an earlier checkpoint that the run has written itself: what precedes the labels of Adjutant.
+/// Returns the part of an earlier checkpoint that the run has written itself: what precedes the
+/// labels of Adjutant.
 fn own_part(text: &str, labels: &[&str]) -> Option<String> {
     let end = labels
         .iter()
@@ -170,8 +173,8 @@ fn reason(known: &RunSnapshot<'_>) -> (String, Option<String>) {
         ),
         None | Some(StopReason::ResourceLimit) => (
             format!(
-                "It used up its time limit ({} s) and left no checkpoint",
-                active_ms / 1000
+                "It used up its time limit ({}) and left no checkpoint",
+                duration::text(*active_ms)
             ),
             Some(
                 "Give it the same time again (resume), shrink the task, or delegate the rest"
@@ -294,7 +297,7 @@ mod tests {
             made.state.as_deref(),
             Some("The end of its output:\nreading b.rs")
         );
-        assert!(made.details.contains("61 s"));
+        assert!(made.details.contains("1m1s"));
         let long = "ä".repeat(10_000);
         let made = reconstruct(&RunSnapshot {
             last_words: Some(&long),

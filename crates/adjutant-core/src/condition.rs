@@ -1,16 +1,17 @@
 //! The condition of a live run whose CLI retries a failing call to its model.
 //!
-//! The supervisor records each failed try and each sign of progress, and calls [`Retries::due_statement`] at the time of
-//! [`Retries::due_ms`]. Times are milliseconds of a monotonic clock.
+//! The supervisor records each failed try and each sign of progress, and calls
+//! [`Retries::due_statement`] at the time of [`Retries::due_ms`]. Times are milliseconds of a
+//! monotonic clock.
 
 use crate::Cause;
 
 /// Failed tries without progress for this long are a condition of the run: 10 s.
-pub const RETRYING_AFTER_MS: i64 = 10_000;
+pub(crate) const RETRYING_AFTER_MS: i64 = 10_000;
 /// Shortest time between two statements with a changed cause or count: 60 s.
-pub const RESTATED_AFTER_MS: i64 = 60_000;
+pub(crate) const RESTATED_AFTER_MS: i64 = 60_000;
 /// Longest error message that is kept, in characters.
-pub const WORDS_CHARS_MAX: usize = 200;
+pub(crate) const WORDS_CHARS_MAX: usize = 200;
 
 /// The statement that a CLI retries a failing call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -70,7 +71,8 @@ impl Retries {
         }
     }
 
-    /// Records progress: text of the model, a tool call, or the end. Returns whether this ends a stated condition.
+    /// Records progress: text of the model, a tool call, or the end. Returns whether this ends a
+    /// stated condition.
     pub fn note_progress(&mut self) -> bool {
         self.episode
             .take()

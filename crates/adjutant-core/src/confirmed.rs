@@ -1,16 +1,20 @@
-//! What a store has confirmed, as remembered outside of it: how one notices that its database was set back.
+//! What a store has confirmed, as remembered outside of it: how one notices that its database was
+//! set back.
 //!
-//! A database goes back if an older dump of it is restored, or if a replica that lacked its last transactions takes its place. What callers
-//! know is then gone, and numbers would be given out again. So hubs and runners remember the last transaction that they know of. A database
-//! that does not contain it has gone back, and a new *era* begins: numbers continue above all that can have been given out.
+//! A database goes back if an older dump of it is restored, or if a replica that lacked its last
+//! transactions takes its place. What callers know is then gone, and numbers would be given out
+//! again. So hubs and runners remember the last transaction that they know of. A database that does
+//! not contain it has gone back, and a new *era* begins: numbers continue above all that can have
+//! been given out.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-/// How many numbers may have been given out since the last known one: more than are given out in the time between two notes of it.
+/// How many numbers may have been given out since the last known one: more than are given out in
+/// the time between two notes of it.
 const UNKNOWN_NUMBERS_MAX: i64 = 5_000;
 /// An era leaves out at least so many numbers.
-pub const GAP_MIN: i64 = UNKNOWN_NUMBERS_MAX;
+pub(crate) const GAP_MIN: i64 = UNKNOWN_NUMBERS_MAX;
 /// The first number of an era is one above a multiple of this.
 const ERA_STEP: i64 = 10_000;
 /// Of how many leads the last transaction is remembered, the newest.
@@ -79,7 +83,8 @@ impl History {
 }
 
 impl Confirmed {
-    /// Returns whether a database has gone back behind what was confirmed. Another store cannot have.
+    /// Returns whether a database has gone back behind what was confirmed. Another store cannot
+    /// have.
     #[must_use]
     pub fn is_missing_in(&self, history: &History) -> bool {
         if self.store != history.store {
@@ -188,7 +193,8 @@ pub struct NumberGap {
 }
 
 impl NumberGap {
-    /// Returns the gap of a table at the beginning of an era. `known`: the last number that is known to be confirmed.
+    /// Returns the gap of a table at the beginning of an era. `known`: the last number that is
+    /// known to be confirmed.
     #[must_use]
     pub fn after(last: i64, known: i64) -> Self {
         let given_out = last.max(known).saturating_add(UNKNOWN_NUMBERS_MAX);
@@ -201,14 +207,16 @@ impl NumberGap {
         }
     }
 
-    /// Returns whether a number may have been given out before the database went back, for something that it lost.
+    /// Returns whether a number may have been given out before the database went back, for
+    /// something that it lost.
     #[must_use]
     pub fn contains(self, number: i64) -> bool {
         self.last < number && number < self.start
     }
 }
 
-/// The most that a hub may confirm before what it knows is on disk, so that the gap of an era is wide enough after a power failure.
+/// The most that a hub may confirm before what it knows is on disk, so that the gap of an era is
+/// wide enough after a power failure.
 pub const UNSYNCED_NUMBERS_MAX: i64 = UNKNOWN_NUMBERS_MAX - 1_000;
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! Conflicts between the changes of runs that are not merged yet, and the order in which to merge them.
+//! Conflicts between the changes of runs that are not merged yet, and the order in which to merge
+//! them.
 
 /// The changes of one run, as far as the order of merging depends on them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,9 +28,9 @@ pub fn pair_change(conflicted: bool, conflicts: bool) -> PairChange {
     }
 }
 
-/// Proposes an order of merging: always the run that conflicts with the fewest remaining ones, then the one with
-/// the fewest changed files, then the first. Runs that have changed nothing are left out. `conflicts` are pairs of positions in `runs`;
-/// the result are positions.
+/// Proposes an order of merging: always the run that conflicts with the fewest remaining ones, then
+/// the one with the fewest changed files, then the first. Runs that have changed nothing are left
+/// out. `conflicts` are pairs of positions in `runs`; the result are positions.
 #[must_use]
 pub fn merge_order(runs: &[Changes], conflicts: &[(usize, usize)]) -> Vec<usize> {
     let mut left: Vec<usize> = (0..runs.len()).filter(|run| runs[*run].files > 0).collect();

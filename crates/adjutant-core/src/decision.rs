@@ -1,7 +1,7 @@
 //! Decisions about requests, and which kinds of requests they are valid for.
 
 use crate::signal::Priority;
-use crate::{Denied, RequestKind, words};
+use crate::{Denied, RequestKind, shorten, words};
 
 /// The decision about a request.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,11 +23,13 @@ pub enum Decision {
 const OPTIONS_NAMED_MAX: usize = 10;
 const OPTION_CHARS_MAX: usize = 60;
 
-/// Resolves an answer to a request with options: the option with this text or this number, or the text itself. If all
-/// options are numbers, another number is also taken as text, unless it could be meant as the number of an option.
+/// Resolves an answer to a request with options: the option with this text or this number, or the
+/// text itself. If all options are numbers, another number is also taken as text, unless it could
+/// be meant as the number of an option.
 ///
 /// # Errors
-/// The answer is a number without an option, and the options are not all numbers; or it has two meanings.
+/// The answer is a number without an option, and the options are not all numbers; or it has two
+/// meanings.
 pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<String, Denied> {
     let word = given.trim();
     if options.is_empty() {
@@ -48,7 +50,7 @@ pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<St
     // An answer is final, so what it means is not guessed.
     match by_number {
         Some(option) if all_numbers => {
-            let option: String = option.chars().take(OPTION_CHARS_MAX).collect();
+            let option = shorten::to_chars(option, OPTION_CHARS_MAX);
             let problem = format!(
                 "{word} is not one of the options, but the number of option {option}: answer {option}, or in words (\"make it {word}\")"
             );
@@ -61,10 +63,7 @@ pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<St
         let named = options.iter().zip(1..).take(OPTIONS_NAMED_MAX);
         let named: Vec<String> = named
             .map(|(option, number)| {
-                format!(
-                    "{number}) {}",
-                    option.chars().take(OPTION_CHARS_MAX).collect::<String>()
-                )
+                format!("{number}) {}", shorten::to_chars(option, OPTION_CHARS_MAX))
             })
             .collect();
         let more = if options.len() > OPTIONS_NAMED_MAX {
@@ -72,7 +71,7 @@ pub fn chosen(field: &'static str, options: &[String], given: &str) -> Result<St
         } else {
             ""
         };
-        let number: String = word.chars().take(OPTION_CHARS_MAX).collect();
+        let number = shorten::to_chars(word, OPTION_CHARS_MAX);
         Denied::invalid(
             field,
             format!(
@@ -145,9 +144,9 @@ impl Decision {
     /// Checks that the decision is valid for this kind of request.
     ///
     /// # Errors
-    /// `Unfitting` for another kind; `Invalid` for a denial without a reason, and for changes to an approval, which
-    /// covers exactly what was shown.
-    pub fn check_fits(&self, kind: RequestKind) -> Result<(), Denied> {
+    /// `Unfitting` for another kind; `Invalid` for a denial without a reason, and for changes to an
+    /// approval, which covers exactly what was shown.
+    pub(crate) fn check_fits(&self, kind: RequestKind) -> Result<(), Denied> {
         match (self, kind) {
             (Self::Text(_), RequestKind::Question) => Ok(()),
             (Self::Text(_), _) => Err(Denied::Unfitting {

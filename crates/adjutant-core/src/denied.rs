@@ -1,6 +1,9 @@
 //! Refusals: every error of the rules, as a type.
 
-use crate::{AnsweredBy, BudgetKind, Outcome, RequestKind};
+use crate::{AnsweredBy, BudgetKind, Outcome, RequestKind, shorten};
+
+/// Maximum number of characters of a caller's text in an error.
+const GIVEN_CHARS_MAX: usize = 80;
 
 /// Why something was refused. The state is then unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -158,18 +161,11 @@ fn article(kind: RequestKind) -> &'static str {
     }
 }
 
-/// Shortens a caller's text for an error: at most 80 characters, no control characters.
+/// Shortens a caller's text for an error: at most [`GIVEN_CHARS_MAX`] characters, no control
+/// characters.
 fn excerpt(given: &str) -> String {
-    let mut text: String = given
-        .chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .take(80)
-        .collect();
-    if given.chars().nth(80).is_some() {
-        text.push('…');
+    match &*shorten::to_chars(given, GIVEN_CHARS_MAX) {
+        "" => "(empty)".to_owned(),
+        shown => shown.replace(char::is_control, "\u{fffd}"),
     }
-    if text.is_empty() {
-        text.push_str("(empty)");
-    }
-    text
 }

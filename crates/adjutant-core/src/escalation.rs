@@ -1,7 +1,8 @@
 //! Escalation: which people are notified of an open request, and when.
 //!
-//! A request waits for its parent first. After configured times it is escalated to people, in order; a person is
-//! not notified in quiet hours. Escalation never answers: without an answer, the request's own default or expiry applies.
+//! A request waits for its parent first. After configured times it is escalated to people, in
+//! order; a person is not notified in quiet hours. Escalation never answers: without an answer, the
+//! request's own default or expiry applies.
 
 use crate::SteadyTime;
 use std::fmt;
@@ -17,13 +18,18 @@ pub struct QuietHours {
     until: u16,
 }
 
+/// A text is not a time range.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a time range: write 22:00-07:00")]
+pub struct QuietHoursError(String);
+
 impl QuietHours {
     /// Parses `22:00-07:00`.
     ///
     /// # Errors
     /// The text has another form, or covers no time.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is not a time range: write 22:00-07:00");
+    pub fn parse(text: &str) -> Result<Self, QuietHoursError> {
+        let wrong = || QuietHoursError(text.to_owned());
         let minute = |text: &str| -> Option<u16> {
             let (hours, minutes) = text.trim().split_once(':')?;
             let is_plain = |part: &str| {
@@ -91,8 +97,8 @@ pub enum Escalation {
     Done,
 }
 
-/// Decides whom to notify about an open request now. `escalated`: the people who have been notified. Each is notified once.
-/// `ms_of_day`: the time of the day where a person is.
+/// Decides whom to notify about an open request now. `escalated`: the people who have been
+/// notified. Each is notified once. `ms_of_day`: the time of the day where a person is.
 #[must_use]
 pub fn next_escalation(
     steps: &[EscalationStep],
@@ -246,7 +252,8 @@ mod tests {
     }
 
     proptest! {
-        /// Following the decisions notifies each person exactly once, never before the time, never in quiet hours.
+        /// Following the decisions notifies each person exactly once, never before the time, never
+        /// in quiet hours.
         #[test]
         fn each_person_is_notified_once_and_in_time(afters in proptest::collection::vec(0_i64..40 * 3_600_000, 1..5), quiet in any::<[bool; 5]>(), start in 0_i64..24 * 3_600_000) {
             let names = ["a", "b", "c", "d", "e"];

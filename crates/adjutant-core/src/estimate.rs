@@ -1,5 +1,7 @@
 //! Parses agents' estimates of durations: `10 min`, `2-3 hours`, `1h 30m`.
 
+use crate::units::duration::unit_ms;
+
 /// Longest valid estimate.
 const ESTIMATE_MS_MAX: f64 = 366.0 * 24.0 * 3_600_000.0;
 /// Words that are ignored.
@@ -22,9 +24,10 @@ const FILLERS: [&str; 16] = [
     "max",
 ];
 
-/// Parses an estimate: pairs of a number and a unit; of a range, the upper bound. `None`: the text is not an estimate,
-/// or contains more than one.
+/// Parses an estimate: pairs of a number and a unit; of a range, the upper bound. `None`: the text
+/// is not an estimate, or contains more than one.
 #[must_use]
+#[expect(clippy::cast_precision_loss, reason = "a unit has few digits")]
 pub fn duration_ms(text: &str) -> Option<i64> {
     let mut total = 0.0;
     let mut number: Option<f64> = None;
@@ -36,7 +39,7 @@ pub fn duration_ms(text: &str) -> Option<i64> {
             (Token::Word(word), _) if FILLERS.contains(&word.as_str()) => {}
             (Token::Word(word), None) if word == "a" || word == "an" => number = Some(1.0),
             (Token::Word(word), Some(value)) => {
-                total += value * unit_ms(&word)?;
+                total += value * unit_ms(&word)? as f64;
                 has_pair = true;
                 number = None;
             }
@@ -86,18 +89,6 @@ fn tokens(text: &str) -> Option<Vec<Token>> {
         }
     }
     Some(tokens)
-}
-
-fn unit_ms(word: &str) -> Option<f64> {
-    const SECOND: f64 = 1_000.0;
-    Some(match word {
-        "s" | "sec" | "secs" | "second" | "seconds" => SECOND,
-        "m" | "min" | "mins" | "minute" | "minutes" => 60.0 * SECOND,
-        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600.0 * SECOND,
-        "d" | "day" | "days" => 24.0 * 3_600.0 * SECOND,
-        "w" | "week" | "weeks" => 7.0 * 24.0 * 3_600.0 * SECOND,
-        _ => return None,
-    })
 }
 
 #[cfg(test)]

@@ -105,7 +105,8 @@ words!(EventKind {
 });
 
 impl EventKind {
-    /// Returns whether the event can change the orders for a run's attempt (to stop, to receive messages).
+    /// Returns whether the event can change the orders for a run's attempt (to stop, to receive
+    /// messages).
     #[must_use]
     pub fn changes_orders(self) -> bool {
         match self {

@@ -10,7 +10,8 @@ pub enum Fence {
     None,
     /// The kernel lets the agent write only to its workspace. Without it, the run does not start.
     Workspace,
-    /// Like `Workspace` if the kernel supports it. Otherwise the run starts without a fence and reports that.
+    /// Like `Workspace` if the kernel supports it. Otherwise the run starts without a fence and
+    /// reports that.
     BestEffort,
 }
 
@@ -39,8 +40,8 @@ pub enum UnfitWorkspace {
     InHome(PathBuf),
 }
 
-/// Returns the workspace of a run that works in the user's own files: the top of its repository, or its directory. A
-/// repository that contains the user's home directory is ignored.
+/// Returns the workspace of a run that works in the user's own files: the top of its repository, or
+/// its directory. A repository that contains the user's home directory is ignored.
 ///
 /// # Errors
 /// A fence around the workspace would protect nothing, or hide it.
@@ -66,8 +67,8 @@ pub fn shared_workspace(
 /// The beginning of a line that is kept, in bytes.
 const LINE_BYTES_MAX: usize = 400;
 
-/// Finds lines of a fenced agent's output that report a denied write. The agent controls its output, so a match is a hint
-/// and not a proof.
+/// Finds lines of a fenced agent's output that report a denied write. The agent controls its
+/// output, so a match is a hint and not a proof.
 #[derive(Debug, Default)]
 pub struct DeniedWrites {
     line: Vec<u8>,
@@ -91,8 +92,9 @@ impl DeniedWrites {
     }
 }
 
-/// Returns whether the parent of a run is notified of its denied writes: at the first one of an attempt, then each time
-/// there are ten times as many as at the last notification. So an agent that repeats one wakes its parent only a few times.
+/// Returns whether the parent of a run is notified of its denied writes: at the first one of an
+/// attempt, then each time there are ten times as many as at the last notification. So an agent
+/// that repeats one wakes its parent only a few times.
 #[must_use]
 pub fn notifies_of_denied_writes(times: u64, notified_times: u64) -> bool {
     times > 0 && (notified_times == 0 || times / 10 >= notified_times)

@@ -1,5 +1,5 @@
-//! Typed ids. Foreign strings are parsed into them at the edges, so no path, query or message is built from another
-//! party's text.
+//! Typed ids. Foreign strings are parsed into them at the edges, so no path, query or message is
+//! built from another party's text.
 
 use std::fmt;
 use uuid::Uuid;

@@ -1,5 +1,5 @@
-//! The identity statement at the start of every prompt: who the run is, whom it works for and how to reach
-//! its parent.
+//! The identity statement at the start of every prompt: who the run is, whom it works for and how
+//! to reach its parent.
 
 use crate::RunId;
 use crate::quote::{quote_block, quote_line};
@@ -45,8 +45,8 @@ pub const SEPARATOR: &str = "---";
 /// Maximum number of characters of a run's name.
 const NAME_CHARS_MAX: usize = 60;
 
-/// Prepends the identity statement to a task. `others` are the names of live runs in the same directory. The task is
-/// the dispatcher's prompt, unchanged.
+/// Prepends the identity statement to a task. `others` are the names of live runs in the same
+/// directory. The task is the dispatcher's prompt, unchanged.
 #[must_use]
 pub fn with_statement(
     run: RunId,

@@ -49,7 +49,8 @@ pub enum LaunchedState {
     /// It has not joined. After this time, it counts as ended.
     Starting(Duration),
     Connected,
-    /// It has no session but may join again. After this time, it counts as ended. `None`: after the ends of its attempts.
+    /// It has no session but may join again. After this time, it counts as ended. `None`: after the
+    /// ends of its attempts.
     CutOff(Option<Duration>),
     Ended,
 }
@@ -93,7 +94,8 @@ pub struct Demand {
     pub waiting: u64,
     /// Free slots of connected runners.
     pub free: u64,
-    /// Launched runners that have not joined. Each counts as one slot, because how many it will have is not known.
+    /// Launched runners that have not joined. Each counts as one slot, because how many it will
+    /// have is not known.
     pub starting: u64,
     /// All launched runners.
     pub launched: u64,
@@ -118,7 +120,8 @@ impl Demand {
     }
 }
 
-/// Returns the pause before the next launch, after so many launched runners in a row that got no work.
+/// Returns the pause before the next launch, after so many launched runners in a row that got no
+/// work.
 #[must_use]
 pub fn pause_after(useless: u32) -> Duration {
     match useless {

@@ -1,8 +1,9 @@
 //! The lease of an attempt on a runner.
 //!
-//! The hub renews it with each call of the runner. When it has expired, the hub records that the run has stopped, and the run may be
-//! resumed elsewhere. So the supervisor ends its agent earlier: it counts from the time at which it sent the last call that the hub
-//! has answered, which is before the hub has received it.
+//! The hub renews it with each call of the runner. When it has expired, the hub records that the
+//! run has stopped, and the run may be resumed elsewhere. So the supervisor ends its agent earlier:
+//! it counts from the time at which it sent the last call that the hub has answered, which is
+//! before the hub has received it.
 
 use std::time::Duration;
 
@@ -41,7 +42,8 @@ impl Lease {
         self.0 / 8
     }
 
-    /// Returns how long a call of a runner or its supervisors may wait, so that several of them fit into the lease.
+    /// Returns how long a call of a runner or its supervisors may wait, so that several of them fit
+    /// into the lease.
     #[must_use]
     pub fn wait_max(self) -> Duration {
         self.0 / 6

@@ -1,9 +1,11 @@
-//! The ledger: what runs have announced that they will change (paths and patterns) or provide (interfaces), what
-//! overlaps between them, and unannounced changes of a run. Pure functions over texts; they read no files.
+//! The ledger: what runs have announced that they will change (paths and patterns) or provide
+//! (interfaces), what overlaps between them, and unannounced changes of a run. Pure functions over
+//! texts; they read no files.
 //!
-//! A pattern is a path relative to the run's directory, or absolute: `*` and `?` match within one name, `**` any number
-//! of directories. It covers what it matches and everything below. A last name with an extension (`a.rs`, `*.rs`) is a file,
-//! which has nothing below; with a `/` at its end it is a directory.
+//! A pattern is a path relative to the run's directory, or absolute: `*` and `?` match within one
+//! name, `**` any number of directories. It covers what it matches and everything below. A last
+//! name with an extension (`a.rs`, `*.rs`) is a file, which has nothing below; with a `/` at its
+//! end it is a directory.
 
 use crate::quote::is_line_end;
 use crate::{Denied, words};
@@ -12,11 +14,11 @@ use std::collections::BTreeSet;
 /// Maximum number of paths and interfaces that one run has announced.
 pub const ITEMS_MAX: usize = 200;
 /// Longest path or interface, in bytes.
-pub const ITEM_BYTES_MAX: usize = 512;
+pub(crate) const ITEM_BYTES_MAX: usize = 512;
 /// Maximum number of names in a path.
 const NAMES_MAX: usize = 64;
 /// Maximum number of overlaps that are named between two runs.
-pub const OVERLAPS_MAX: usize = 20;
+pub(crate) const OVERLAPS_MAX: usize = 20;
 /// How many steps the comparisons of one post may take.
 pub const STEPS_MAX: u64 = 500_000;
 
@@ -100,8 +102,8 @@ pub struct Overlap {
     pub second: String,
 }
 
-/// Returns the overlaps of two runs' announcements, at most [`OVERLAPS_MAX`]. With `steps_left` at 0, the rest is not
-/// compared: patterns can be made so that comparing them takes long.
+/// Returns the overlaps of two runs' announcements, at most `OVERLAPS_MAX`. With `steps_left` at
+/// 0, the rest is not compared: patterns can be made so that comparing them takes long.
 #[must_use]
 pub fn overlaps(
     first: &[Announcement],
@@ -136,8 +138,8 @@ pub fn overlaps(
     found.into_iter().take(OVERLAPS_MAX).collect()
 }
 
-/// Returns the changed files that no announced path covers. `top` is the absolute directory that they are relative to.
-/// A run that has announced no path has nothing to be compared with.
+/// Returns the changed files that no announced path covers. `top` is the absolute directory that
+/// they are relative to. A run that has announced no path has nothing to be compared with.
 #[must_use]
 pub fn unannounced<'a>(
     announced: &[Announcement],
@@ -279,7 +281,8 @@ impl Pattern {
                 (Some(first), Some(second)) => (first, second),
                 (None, Some(_)) if self.is_file && others[b..] != [Part::AnyDepth] => continue,
                 (Some(_), None) if other.is_file && own[a..] != [Part::AnyDepth] => continue,
-                // A directory covers everything below, and the rest of the other can always be matched there.
+                // A directory covers everything below, and the rest of the other can always be
+                // matched there.
                 _ => return true,
             };
             let Some(left) = steps_left.checked_sub(1) else {

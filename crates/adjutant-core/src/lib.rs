@@ -1,7 +1,7 @@
 //! The rules of Adjutant: ids, states, transitions, refusals.
 //!
-//! This crate decides and never acts: it does no I/O, reads no clock, uses no random numbers and knows no wire
-//! format. A decision takes values (including `now`) and returns values and effects.
+//! This crate decides and never acts: it does no I/O, reads no clock, uses no random numbers and
+//! knows no wire format. A decision takes values (including `now`) and returns values and effects.
 
 #![forbid(unsafe_code)]
 
@@ -10,6 +10,7 @@ pub mod agent;
 pub mod attention;
 pub mod balance;
 pub mod budget;
+pub mod cascade;
 pub mod chat;
 pub mod checkpoint;
 pub mod condition;
@@ -22,6 +23,7 @@ pub mod estimate;
 pub mod event;
 pub mod fence;
 pub mod fingerprint;
+mod hex;
 pub mod id;
 pub mod identity;
 pub mod launch;
@@ -44,6 +46,7 @@ pub mod resources;
 pub mod result;
 pub mod resume;
 pub mod run;
+pub mod shorten;
 pub mod signal;
 pub mod snapshot;
 pub mod stats;
@@ -52,6 +55,7 @@ pub mod subagent;
 pub mod time;
 pub mod token;
 pub mod tree;
+pub mod units;
 pub mod webhook;
 pub mod words;
 pub mod workspace;
@@ -63,6 +67,7 @@ pub use denied::Denied;
 pub use event::EventKind;
 pub use fence::Fence;
 pub use fingerprint::Fingerprint;
+pub use hex::hex;
 pub use id::{AttemptNo, EventSeq, IdError, RequestId, RequestNo, RunId};
 pub use name::RunName;
 pub use peer::PeerName;

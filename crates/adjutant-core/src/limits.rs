@@ -2,8 +2,8 @@
 
 /// Longest question, answer, prompt message or note, in bytes of UTF-8.
 pub const TEXT_BYTES_MAX: usize = 1024 * 1024;
-/// Longest last message of a run that is kept, in bytes of UTF-8. Of a longer one, the end is kept; the log has the
-/// rest.
+/// Longest last message of a run that is kept, in bytes of UTF-8. Of a longer one, the end is kept;
+/// the log has the rest.
 pub const RESULT_BYTES_MAX: usize = 1024 * 1024;
 /// How much of the end of a last message is shown with its run, in bytes.
 pub const RESULT_SHOWN_BYTES_MAX: usize = 16 * 1024;
@@ -27,13 +27,15 @@ pub const UNREAD_COUNTED_MAX: i64 = 1_000;
 pub const EXPIRY_MS_DEFAULT: i64 = 24 * 60 * 60 * 1000;
 /// Longest expiry that can be requested: 30 days.
 pub const EXPIRY_MS_MAX: i64 = 30 * 24 * 60 * 60 * 1000;
-/// Shortest expiry of an approval or a delegation: 60 s, or the configured expiry if that is shorter.
+/// Shortest expiry of an approval or a delegation: 60 s, or the configured expiry if that is
+/// shorter.
 pub const DECISION_EXPIRY_MS_MIN: i64 = 60 * 1000;
 /// How long one `check_answer` waits before it fails as stalled: 300 s.
 pub const PATIENCE_MS_DEFAULT: i64 = 300 * 1000;
 /// How long an agent may neither write nor make a call before it is reported as silent: 10 minutes.
 pub const STALL_MS_DEFAULT: i64 = 10 * 60 * 1000;
-/// How long an agent may neither write nor make a call after its report before its run needs attention: 1 minute.
+/// How long an agent may neither write nor make a call after its report before its run needs
+/// attention: 1 minute.
 pub const REPORT_GRACE_MS_DEFAULT: i64 = 60 * 1000;
 /// Grace between TERM and KILL when an attempt is stopped.
 pub const GRACE_MS_DEFAULT: i64 = 8 * 1000;

@@ -120,8 +120,9 @@ const RESULT_CHARS_MAX: usize = 4_000;
 /// Longest path that is quoted, in characters.
 const PATH_CHARS_MAX: usize = 300;
 
-/// Composes the task of a run that resolves the conflicts of another run's changes. `commit` is in the repository; those changes are its
-/// difference from its parent, which the repository's history may not have.
+/// Composes the task of a run that resolves the conflicts of another run's changes. `commit` is in
+/// the repository; those changes are its difference from its parent, which the repository's history
+/// may not have.
 #[must_use]
 pub fn resolution_task(run: &str, task: &str, commit: &str, conflicts: &[ConflictText]) -> String {
     let mut text = format!("Resolve the conflicts of the run {run} with this repository.\n\n");
@@ -212,7 +213,8 @@ pub fn continued_task(run: &str, task: &str, result: Option<&str>, prompt: &str)
     text
 }
 
-/// Composes the task of a follow-up run in the directory of a finished run, from comments on its changes.
+/// Composes the task of a follow-up run in the directory of a finished run, from comments on its
+/// changes.
 #[must_use]
 pub fn follow_up_task(run: &str, task: &str, comments: &[LineComment]) -> String {
     let mut text = format!(

@@ -80,7 +80,8 @@ impl RunName {
         }
     }
 
-    /// Generates the `round`-th candidate from random bytes: two words in the first two rounds, then also a number.
+    /// Generates the `round`-th candidate from random bytes: two words in the first two rounds,
+    /// then also a number.
     #[must_use]
     pub fn draw(random: [u8; 4], round: u32) -> Self {
         let adjective = ADJECTIVES[usize::from(random[0]) % ADJECTIVES.len()];

@@ -1,7 +1,7 @@
 //! Peers: other hubs that follow chats of this one, or whose chats this one follows.
 //!
-//! A peer states the names of its participants. The receiving hub puts the name of the peer before them, so no peer can speak
-//! for a participant of this hub or of another peer.
+//! A peer states the names of its participants. The receiving hub puts the name of the peer before
+//! them, so no peer can speak for a participant of this hub or of another peer.
 
 use crate::Denied;
 use crate::limits::NAME_BYTES_MAX;
@@ -11,7 +11,8 @@ use std::fmt;
 pub const PEERS_MAX: usize = 100;
 /// Maximum number of chats of other hubs that a hub follows at a time.
 pub const FOLLOWED_MAX: usize = 200;
-/// Maximum number of chats of one hub that a hub follows at a time: each has a connection that waits, and one that posts.
+/// Maximum number of chats of one hub that a hub follows at a time: each has a connection that
+/// waits, and one that posts.
 pub const FOLLOWED_OF_PEER_MAX: usize = 50;
 /// Maximum number of posts that wait in one followed chat.
 pub const WAITING_POSTS_MAX: u64 = 1_000;
@@ -24,7 +25,8 @@ const SPEAKER_CHARS_MAX: usize = 50;
 /// Separates a hub from its participants.
 const SEPARATOR: char = '/';
 
-/// The name of another hub, chosen on this one: lower-case ASCII letters, digits and hyphens, starting with a letter.
+/// The name of another hub, chosen on this one: lower-case ASCII letters, digits and hyphens,
+/// starting with a letter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PeerName(String);
 
@@ -63,7 +65,8 @@ impl fmt::Display for PeerName {
     }
 }
 
-/// A participant as its own hub names it: `claude`, or `office/claude` for a participant of a peer of that hub.
+/// A participant as its own hub names it: `claude`, or `office/claude` for a participant of a peer
+/// of that hub.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Speaker(String);
 

@@ -1,5 +1,5 @@
-//! Pools: named limits on the number of live runs. Decides which queued run starts next, why a run waits, and when it is
-//! likely to start.
+//! Pools: named limits on the number of live runs. Decides which queued run starts next, why a run
+//! waits, and when it is likely to start.
 
 use crate::limits::NAME_BYTES_MAX;
 use crate::tree::Rank;
@@ -52,8 +52,8 @@ pub fn changes(
     slots.into_iter().chain(paused).collect()
 }
 
-/// Returns the number of build jobs for one run of a pool with `slots` slots, so that all its runs together have at most `jobs`. At
-/// least 1.
+/// Returns the number of build jobs for one run of a pool with `slots` slots, so that all its runs
+/// together have at most `jobs`. At least 1.
 #[must_use]
 pub fn build_jobs_of_run(jobs: u64, slots: u64) -> u64 {
     (jobs / slots.max(1)).max(1)
@@ -124,13 +124,14 @@ pub struct PoolLimits {
     pub keep_slot: bool,
     /// Whether no run of the pool starts. Live runs continue.
     pub is_paused: bool,
-    pub place: PoolPlace,
+    pub place: PoolTarget,
 }
 
 /// Maximum length of the name or value of a runner's label, in bytes.
 const LABEL_BYTES_MAX: usize = 63;
 
-/// Returns whether a text can be the name or value of a runner's label: letters, digits, `.`, `_`, `-` and `/`.
+/// Returns whether a text can be the name or value of a runner's label: letters, digits, `.`, `_`,
+/// `-` and `/`.
 #[must_use]
 pub fn is_label_part(text: &str) -> bool {
     let is_plain =
@@ -140,19 +141,20 @@ pub fn is_label_part(text: &str) -> bool {
 
 /// Where the runs of a pool start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum PoolPlace {
+pub enum PoolTarget {
     /// On the hub's own machine.
     #[default]
     Here,
     /// On runners, of which at least one is connected.
     Runners,
-    /// On runners, none of which takes a run now: the loads of their machines delay starts, or their homes cannot be written.
+    /// On runners, none of which takes a run now: the loads of their machines delay starts, or
+    /// their homes cannot be written.
     RunnersHeld(QueueReason),
     /// On runners, of which none is connected.
     NoRunner,
 }
 
-impl PoolPlace {
+impl PoolTarget {
     /// Returns whether its runs start on runners.
     #[must_use]
     pub fn is_on_runners(self) -> bool {
@@ -175,7 +177,8 @@ impl SlotUsage {
         self.live.saturating_sub(self.lent)
     }
 
-    /// Returns whether a run of this rank may use one more of these slots. An optional run does not use a released slot.
+    /// Returns whether a run of this rank may use one more of these slots. An optional run does not
+    /// use a released slot.
     #[must_use]
     pub fn has_slot(self, slots: u64, rank: Rank) -> bool {
         let used = if rank == Rank::SPARE {
@@ -200,8 +203,8 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    /// Returns the sort key of candidates: rank, then the number of the owner's live runs, then the time of the owner's last start, then
-    /// the order of dispatch.
+    /// Returns the sort key of candidates: rank, then the number of the owner's live runs, then the
+    /// time of the owner's last start, then the order of dispatch.
     fn turn(&self) -> (Rank, u64, Option<i64>, i64) {
         (self.rank, self.owner_live, self.owner_started, self.no)
     }
@@ -305,11 +308,11 @@ pub fn queue_reason(run: &Queued) -> QueueReason {
         _ if after_open > 0 => QueueReason::Ports,
         None => QueueReason::PoolRemoved,
         Some(pool) if pool.is_paused => QueueReason::PoolPaused,
-        Some(pool) if pool.place == PoolPlace::NoRunner => QueueReason::NoRunner,
+        Some(pool) if pool.place == PoolTarget::NoRunner => QueueReason::NoRunner,
         Some(_) if is_limited => QueueReason::Quota,
         Some(pool) if !in_pool.has_slot(pool.slots, rank) => QueueReason::Slot,
         Some(PoolLimits {
-            place: PoolPlace::RunnersHeld(reason),
+            place: PoolTarget::RunnersHeld(reason),
             ..
         }) => reason,
         // The other limits are those of the hub's own machine.
@@ -334,17 +337,17 @@ pub struct Ahead {
 
 /// The place of a queued run in its pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum QueuePlace {
+pub enum QueuePosition {
     /// From 1.
     At(u64),
     /// At least this many runs start before it.
     Behind(u64),
 }
 
-/// Returns the place of a run in its pool. Owners alternate, so each other owner starts about as many runs before it as its
-/// own owner.
+/// Returns the place of a run in its pool. Owners alternate, so each other owner starts about as
+/// many runs before it as its own owner.
 #[must_use]
-pub fn queue_place(ahead: &Ahead) -> QueuePlace {
+pub fn queue_place(ahead: &Ahead) -> QueuePosition {
     let Ahead {
         counted_max,
         of_lower_rank,
@@ -353,9 +356,9 @@ pub fn queue_place(ahead: &Ahead) -> QueuePlace {
     } = ahead;
     // If it is larger, so is the place. Of the others, no more than this number count.
     if of_lower_rank.max(of_owner) >= counted_max {
-        return QueuePlace::Behind(*counted_max);
+        return QueuePosition::Behind(*counted_max);
     }
-    QueuePlace::At(
+    QueuePosition::At(
         1 + of_lower_rank
             + of_owner
             + of_others
@@ -365,9 +368,9 @@ pub fn queue_place(ahead: &Ahead) -> QueuePlace {
     )
 }
 
-/// Predicts the time until a run at this place starts, in milliseconds, from the active times of ended runs of the pool and the
-/// expected remaining time of its live runs. A live run without an estimate counts with the measured mean less its time so far.
-/// `None`: there is too little data.
+/// Predicts the time until a run at this place starts, in milliseconds, from the active times of
+/// ended runs of the pool and the expected remaining time of its live runs. A live run without an
+/// estimate counts with the measured mean less its time so far. `None`: there is too little data.
 #[must_use]
 pub fn likely_start_ms(
     place: u64,
@@ -422,7 +425,8 @@ pub enum AfterEnd {
     #[default]
     Success,
     Any,
-    /// Any outcome, because the other run has ports that this one needs. Only the hub adds such a dependency.
+    /// Any outcome, because the other run has ports that this one needs. Only the hub adds such a
+    /// dependency.
     Ports,
 }
 
@@ -433,7 +437,8 @@ words!(AfterEnd { Success = "success", Any = "any", Ports = "ports" });
 pub enum AfterFailed {
     #[default]
     Cancel,
-    /// The run stays in the queue until it is resumed, or until a retry of the failed dependency succeeds.
+    /// The run stays in the queue until it is resumed, or until a retry of the failed dependency
+    /// succeeds.
     Hold,
 }
 
@@ -534,7 +539,7 @@ mod tests {
             slots: 2,
             keep_slot: true,
             is_paused: false,
-            place: PoolPlace::Here,
+            place: PoolTarget::Here,
         };
         let full = SlotUsage { live: 2, lent: 0 };
         let free = Queued {
@@ -612,7 +617,7 @@ mod tests {
             ),
             (
                 Queued {
-                    pool: at(PoolPlace::NoRunner),
+                    pool: at(PoolTarget::NoRunner),
                     is_limited: true,
                     ..free
                 },
@@ -620,14 +625,14 @@ mod tests {
             ),
             (
                 Queued {
-                    pool: at(PoolPlace::RunnersHeld(QueueReason::CpuPressure)),
+                    pool: at(PoolTarget::RunnersHeld(QueueReason::CpuPressure)),
                     ..free
                 },
                 QueueReason::CpuPressure,
             ),
             (
                 Queued {
-                    pool: at(PoolPlace::Runners),
+                    pool: at(PoolTarget::Runners),
                     in_pool: full,
                     ..free
                 },
@@ -635,7 +640,7 @@ mod tests {
             ),
             (
                 Queued {
-                    pool: at(PoolPlace::Runners),
+                    pool: at(PoolTarget::Runners),
                     in_all: full,
                     pressure: Some(QueueReason::CpuPressure),
                     ..free
@@ -727,15 +732,15 @@ mod tests {
         };
         assert_eq!(
             [ahead(0, 0, &[]), ahead(3, 0, &[9]), ahead(0, 2, &[1, 9])],
-            [1, 4, 6].map(QueuePlace::At)
+            [1, 4, 6].map(QueuePosition::At)
         );
         // A run of another owner that was not counted starts after it.
         assert_eq!(
             [ahead(9, 9, &[10]), ahead(10, 0, &[]), ahead(0, 10, &[])],
             [
-                QueuePlace::At(28),
-                QueuePlace::Behind(10),
-                QueuePlace::Behind(10)
+                QueuePosition::At(28),
+                QueuePosition::Behind(10),
+                QueuePosition::Behind(10)
             ]
         );
     }
@@ -792,7 +797,8 @@ mod tests {
             }
         }
 
-        /// Regardless of the number of runs that one owner queues, the first run of another owner is the first or second to start.
+        /// Regardless of the number of runs that one owner queues, the first run of another owner
+        /// is the first or second to start.
         #[test]
         fn no_owner_starves(mine in 1_i64..200) {
             let mut started = [None::<i64>; 2];

@@ -1,6 +1,7 @@
 //! Ports that a run may use, so that servers of concurrent runs do not collide.
 
-/// The first port of all ranges, and the first one above them: below those that Linux gives to outgoing connections.
+/// The first port of all ranges, and the first one above them: below those that Linux gives to
+/// outgoing connections.
 pub const PORTS_FIRST: u16 = 20_000;
 pub const PORTS_END: u16 = 32_000;
 /// Maximum number of ports of one run.
@@ -33,8 +34,8 @@ impl PortRange {
     }
 }
 
-/// Returns the first range of `count` ports that overlaps none of `taken`: at or above `from`, then below it.
-/// `None`: there is none.
+/// Returns the first range of `count` ports that overlaps none of `taken`: at or above `from`, then
+/// below it. `None`: there is none.
 #[must_use]
 pub fn free_range(taken: &[PortRange], count: u16, from: u16) -> Option<PortRange> {
     let from = from.clamp(PORTS_FIRST, PORTS_END);

@@ -1,4 +1,5 @@
-//! The load of the machine: decides whether a run may start, and whether a run must be paused before the kernel kills a process.
+//! The load of the machine: decides whether a run may start, and whether a run must be paused
+//! before the kernel kills a process.
 
 use crate::SteadyTime;
 use crate::pool::QueueReason;
@@ -7,12 +8,13 @@ use crate::pool::QueueReason;
 const FREE_BYTES_MIN: u64 = 128 * 1024 * 1024;
 /// The time constant of the kernel's `avg10`.
 const AVERAGE_MS: f64 = 10_000.0;
-/// The interval at which the kernel updates its averages, and the minimum and maximum intervals for reading the load while something
-/// waits for it.
+/// The interval at which the kernel updates its averages, and the minimum and maximum intervals for
+/// reading the load while something waits for it.
 const AVERAGE_UPDATE_MS: i64 = 2_000;
 const RECHECK_MS_MIN: u64 = AVERAGE_UPDATE_MS.unsigned_abs();
 const RECHECK_MS_MAX: u64 = 60_000;
-/// The interval for reading the free memory while a start waits for it. The kernel does not announce freed memory.
+/// The interval for reading the free memory while a start waits for it. The kernel does not
+/// announce freed memory.
 const RECHECK_FREE_MS: u64 = 10_000;
 
 /// A share of time in hundredths of a percent.
@@ -116,7 +118,8 @@ pub struct Admission {
 }
 
 impl Admission {
-    /// Returns the pressure that delays all starts. `used`: the number of occupied slots; if it is 0, a run may always start.
+    /// Returns the pressure that delays all starts. `used`: the number of occupied slots; if it is
+    /// 0, a run may always start.
     #[must_use]
     pub fn hold(&self, used: u64) -> Option<QueueReason> {
         let is_above = |stall: Option<Stall>, limit: Option<Share>| {
@@ -142,8 +145,8 @@ impl Admission {
         self.limits.memory.is_some() && self.load.free_bytes.is_some()
     }
 
-    /// Returns whether too little memory is free for a run that is expected to use `expected` bytes if live runs are expected to use
-    /// `reserved` more bytes than now.
+    /// Returns whether too little memory is free for a run that is expected to use `expected` bytes
+    /// if live runs are expected to use `reserved` more bytes than now.
     #[must_use]
     pub fn is_short_of_memory(&self, used: u64, expected: u64, reserved: u64) -> bool {
         used > 0
@@ -154,7 +157,8 @@ impl Admission {
                 .is_some_and(|free| free.saturating_sub(reserved) < expected)
     }
 
-    /// Returns whether a run must be paused. `used` as for [`Self::hold`]; the last run is never paused.
+    /// Returns whether a run must be paused. `used` as for [`Self::hold`]; the last run is never
+    /// paused.
     #[must_use]
     pub fn needs_pause(&self, used: u64) -> bool {
         let Some(limit) = self.limits.pause else {
@@ -168,7 +172,8 @@ impl Admission {
                     .is_some_and(|free| free < FREE_BYTES_MIN))
     }
 
-    /// Returns whether paused runs may continue: the pressure is at most half of the limit for pauses.
+    /// Returns whether paused runs may continue: the pressure is at most half of the limit for
+    /// pauses.
     #[must_use]
     pub fn has_passed(&self, used: u64) -> bool {
         let is_calm = self.limits.pause.is_none_or(|limit| {
@@ -184,7 +189,8 @@ impl Admission {
                     .is_none_or(|free| free >= 2 * FREE_BYTES_MIN)
     }
 
-    /// Returns the minimum time until the average falls below the limit for pauses. Free memory recovers immediately.
+    /// Returns the minimum time until the average falls below the limit for pauses. Free memory
+    /// recovers immediately.
     fn recovery_ms(&self) -> i64 {
         let over = self
             .load
@@ -196,8 +202,8 @@ impl Admission {
         i64::try_from(ms).unwrap_or(i64::MAX).max(AVERAGE_UPDATE_MS)
     }
 
-    /// Returns the time until the next reading while a start or a paused run waits for it, in milliseconds: the earliest time at which
-    /// the kernel's average can have fallen to the limit.
+    /// Returns the time until the next reading while a start or a paused run waits for it, in
+    /// milliseconds: the earliest time at which the kernel's average can have fallen to the limit.
     #[must_use]
     pub fn recheck_ms(&self) -> u64 {
         let Self { limits, load } = self;
@@ -229,8 +235,8 @@ pub enum Relief {
     Resume,
 }
 
-/// The actions so far. The kernel's averages show the effect of a pause or a resume only later, so the next action waits
-/// until then.
+/// The actions so far. The kernel's averages show the effect of a pause or a resume only later, so
+/// the next action waits until then.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReliefHistory {
     is_pausing: bool,
@@ -245,8 +251,8 @@ impl ReliefHistory {
         self.is_pausing
     }
 
-    /// Decides the action after a reading. `used` as for [`Admission::hold`]; `is_stopping`: a run is still being paused;
-    /// `has_paused`: a paused run waits.
+    /// Decides the action after a reading. `used` as for [`Admission::hold`]; `is_stopping`: a run
+    /// is still being paused; `has_paused`: a paused run waits.
     pub fn next(
         &mut self,
         admission: &Admission,
@@ -274,7 +280,8 @@ impl ReliefHistory {
         resumes.then_some(Relief::Resume)
     }
 
-    /// Returns the time until the next reading while a start or a paused run waits for it, in milliseconds.
+    /// Returns the time until the next reading while a start or a paused run waits for it, in
+    /// milliseconds.
     #[must_use]
     pub fn recheck_ms(&self, admission: &Admission, now: SteadyTime) -> u64 {
         let waits = [self.next_pause, self.next_resume]
@@ -289,7 +296,8 @@ impl ReliefHistory {
     }
 }
 
-/// Returns the time that the average takes to decay exponentially from one share to another when no task waits any more.
+/// Returns the time that the average takes to decay exponentially from one share to another when no
+/// task waits any more.
 fn decay_ms(from: Share, to: Share) -> u64 {
     let ms = (f64::from(from.0) / f64::from(to.0.max(1))).ln() * AVERAGE_MS;
     #[expect(
@@ -301,8 +309,8 @@ fn decay_ms(from: Share, to: Share) -> u64 {
     ms
 }
 
-/// Returns the memory that runs of an agent are expected to use after the last one had the peak `now`. Rises to a higher peak
-/// immediately, and falls slowly.
+/// Returns the memory that runs of an agent are expected to use after the last one had the peak
+/// `now`. Rises to a higher peak immediately, and falls slowly.
 #[must_use]
 pub fn expected_peak(before: Option<u64>, now: u64) -> u64 {
     before.map_or(now, |before| now.max(before - before / 8))

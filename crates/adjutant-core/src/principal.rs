@@ -1,11 +1,12 @@
-//! Principals: who a connection acts as, and what that principal may do. Identity comes from the connection and its
-//! token, never from an argument.
+//! Principals: who a connection acts as, and what that principal may do. Identity comes from the
+//! connection and its token, never from an argument.
 
 use crate::limits::NAME_BYTES_MAX;
 use crate::{Denied, RunId};
 use std::fmt;
 
-/// The stable name of a parent agent's connection: its project directory, or the value of `--client`.
+/// The stable name of a parent agent's connection: its project directory, or the value of
+/// `--client`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientName(String);
 
@@ -210,9 +211,10 @@ impl Action {
         }
     }
 
-    /// Returns whether the action has a run (or a request of one) as its object, so that the relation to it decides.
+    /// Returns whether the action has a run (or a request of one) as its object, so that the
+    /// relation to it decides.
     #[must_use]
-    pub fn has_object(self) -> bool {
+    pub(crate) fn has_object(self) -> bool {
         match self {
             Self::See
             | Self::Logs
@@ -258,8 +260,8 @@ pub enum Verdict {
     NotFound,
 }
 
-/// Decides whether a principal may perform an action on a run with this relation. Lists (`ListRuns`, `ListRequests`,
-/// `Wait`, `Events`) are filtered by the same relation.
+/// Decides whether a principal may perform an action on a run with this relation. Lists
+/// (`ListRuns`, `ListRequests`, `Wait`, `Events`) are filtered by the same relation.
 #[must_use]
 pub fn may(who: &Principal, action: Action, relation: Relation) -> Verdict {
     use Action as A;

@@ -1,8 +1,10 @@
 //! Quotes another party's text in a prompt.
 //!
-//! In a composed prompt, all unindented lines are Adjutant's. Quoted text follows its label on the same line, or on
-//! lines below that start with [`INDENT`]. So no quoted line can imitate a heading, label or list item of Adjutant; in
-//! Markdown, lines indented this far are code.
+//! In a composed prompt, all unindented lines are Adjutant's. Quoted text follows its label on the
+//! same line, or on lines below that start with [`INDENT`]. So no quoted line can imitate a
+//! heading, label or list item of Adjutant; in Markdown, lines indented this far are code.
+
+use crate::shorten;
 
 /// The indentation of quoted lines.
 pub const INDENT: &str = "    ";
@@ -36,7 +38,8 @@ pub fn sanitize(text: &str) -> String {
     out
 }
 
-/// Quotes text as separate lines, each indented by [`INDENT`]. Leading and trailing empty lines are dropped.
+/// Quotes text as separate lines, each indented by [`INDENT`]. Leading and trailing empty lines are
+/// dropped.
 #[must_use]
 pub fn quote_block(text: &str) -> String {
     indent(&trim_lines(&sanitize(text)))
@@ -53,23 +56,20 @@ pub fn quote_field(label: &str, text: &str) -> String {
     }
 }
 
-/// Quotes text within a line: blanks and line ends are collapsed to one blank, and the text is cut to `chars_max`
-/// characters.
+/// Quotes text within a line: blanks and line ends are collapsed to one blank, and the text is
+/// shortened to `chars_max` characters.
 #[must_use]
 pub fn quote_line(text: &str, chars_max: usize) -> String {
     let words = sanitize(text)
         .split_whitespace()
         .collect::<Vec<_>>()
         .join(" ");
-    match words.char_indices().nth(chars_max) {
-        Some((end, _)) => format!("{}…", &words[..end]),
-        None => words,
-    }
+    shorten::to_chars(&words, chars_max).into_owned()
 }
 
 /// Quotes text as a part of a label: one short word without a colon.
 #[must_use]
-pub fn quote_label(text: &str) -> String {
+pub(crate) fn quote_label(text: &str) -> String {
     let plain = |c: char| {
         if c.is_alphanumeric() || matches!(c, '-' | '_' | '.') {
             c
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn quoted_line_and_label_have_no_line_end() {
         assert_eq!(quote_line(" a\n\n## b\tc ", 100), "a ## b c");
-        assert_eq!(quote_line("äöü", 2), "äö…");
+        assert_eq!(quote_line("äöü", 2), "ä…");
         assert_eq!(quote_label(" Q1: x\ny "), "Q1__x_y");
     }
 

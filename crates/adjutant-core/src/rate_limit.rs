@@ -5,7 +5,8 @@ use crate::{SteadyTime, Time};
 /// How long and how often a run waits for its vendor's limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// How often a run resumes automatically before it fails. A resume by a person or parent resets the count.
+    /// How often a run resumes automatically before it fails. A resume by a person or parent resets
+    /// the count.
     pub times_max: u32,
     /// The first pause, if the reset time is unknown. Each later pause is four times as long.
     pub pause_ms: i64,
@@ -24,8 +25,8 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Returns when a rate-limited run resumes automatically, after `times` such resumptions. `resets_at` is the
-    /// reset time, if the vendor reported it. `None`: the run does not resume.
+    /// Returns when a rate-limited run resumes automatically, after `times` such resumptions.
+    /// `resets_at` is the reset time, if the vendor reported it. `None`: the run does not resume.
     #[must_use]
     pub fn resumes_at(self, resets_at: Option<Time>, times: u32, now: Time) -> Option<Time> {
         let Self {
@@ -72,9 +73,10 @@ impl QuotaWindow {
     }
 }
 
-/// How many runs of an agent start apart from each other after its usage limit was reset, and by how much.
-pub const SPREAD_STARTS: u32 = 10;
-pub const SPREAD_MS: i64 = 5_000;
+/// How many runs of an agent start apart from each other after its usage limit was reset, and by
+/// how much.
+pub(crate) const SPREAD_STARTS: u32 = 10;
+pub(crate) const SPREAD_MS: i64 = 5_000;
 
 /// The usage limit of an agent, as its vendor reported it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,7 +103,8 @@ impl UsageLimit {
         now < self.until
     }
 
-    /// Returns the limit after a start, so that the runs that waited do not all start at once. `None`: the limit has ended.
+    /// Returns the limit after a start, so that the runs that waited do not all start at once.
+    /// `None`: the limit has ended.
     #[must_use]
     pub fn after_start(self, now: SteadyTime) -> Option<Self> {
         let spread = self.spread.checked_sub(1).filter(|spread| *spread > 0)?;

@@ -1,8 +1,9 @@
-//! Completion reports: a run's claims about its work. They are checked against evidence (the exit of the process, the
-//! named files, the acceptance command): each field is verified, unverified or contradicted, with a reason.
+//! Completion reports: a run's claims about its work. They are checked against evidence (the exit
+//! of the process, the named files, the acceptance command): each field is verified, unverified or
+//! contradicted, with a reason.
 
-use crate::Exit;
-use crate::words;
+use crate::units::duration;
+use crate::{Exit, words};
 
 /// Maximum number of files that are looked up for one report.
 pub const FILES_MAX: usize = 64;
@@ -19,8 +20,8 @@ pub enum ReportStatus {
 
 words!(ReportStatus { Success = "success", Partial = "partial_success", Failed = "failed" });
 
-/// A run's claim about its end: a status of its report, or `completed`, which means success. These are the words of a block and of
-/// the tools.
+/// A run's claim about its end: a status of its report, or `completed`, which means success. These
+/// are the words of a block and of the tools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Claim {
     Success,
@@ -32,7 +33,8 @@ pub enum Claim {
 words!(Claim { Success = "success", Completed = "completed", Partial = "partial_success" | "partial", Failed = "error" | "failed" });
 
 impl Claim {
-    /// Returns the claim that a run's own word states. `None`: no claim, or a success with reservations, which is none.
+    /// Returns the claim that a run's own word states. `None`: no claim, or a success with
+    /// reservations, which is none.
     #[must_use]
     pub fn spoken(text: &str) -> Option<Self> {
         let (claim, is_alone) = words::spoken_first(text)?;
@@ -183,9 +185,9 @@ pub struct Finding {
     pub reason: String,
 }
 
-/// Finds the files that deliverables name. In each entry or line, text in backquotes is a path; otherwise a single
-/// word is one; otherwise each word that contains a slash or ends like a file name (a dot and 1 to 10 letters and
-/// digits, the first of them a letter). URLs are not paths.
+/// Finds the files that deliverables name. In each entry or line, text in backquotes is a path;
+/// otherwise a single word is one; otherwise each word that contains a slash or ends like a file
+/// name (a dot and 1 to 10 letters and digits, the first of them a letter). URLs are not paths.
 #[must_use]
 pub fn named_files(deliverables: &[String]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
@@ -259,7 +261,7 @@ pub fn check(report: &Report, saw: &Evidence) -> Vec<Finding> {
         findings.push(prose("recommendations"));
     }
     if report.duration.is_some() {
-        let reason = format!("measured: {} s of active time", saw.active_ms / 1000);
+        let reason = format!("measured: {} of active time", duration::text(saw.active_ms));
         findings.push(Finding {
             field: "total_duration",
             verdict: Verdict::Unverified,

@@ -5,13 +5,12 @@
 //!  Pending ──┼─ Deadline ─> Answered by default, or Expired
 //!            └─ Withdraw ─> Withdrawn
 //! ```
-//! Exactly one decision is accepted, and reading it only marks it. The one exception is revocation: an approval can be
-//! revoked until its run has received it.
+//! Exactly one decision is accepted, and reading it only marks it. The one exception is revocation:
+//! an approval can be revoked until its run has received it.
 
 use crate::policy::{GrantNo, Operation, PolicyName, approval_parts, parts_line};
 use crate::signal::{Delegation, Independence};
-use crate::words;
-use crate::{Decision, Denied, Moment, Principal, RunId, SteadyTime, Time};
+use crate::{Decision, Denied, Moment, Principal, RunId, SteadyTime, Time, words};
 use std::fmt;
 
 /// The kind of a request.
@@ -27,6 +26,28 @@ pub enum RequestKind {
 
 words!(RequestKind { Question = "question", Approval = "approval", Delegation = "delegation" });
 
+impl RequestKind {
+    /// Says what a run does with such a request, after the name of the run.
+    #[must_use]
+    pub const fn asks(self) -> &'static str {
+        match self {
+            Self::Question => "asks",
+            Self::Approval => "asks for approval",
+            Self::Delegation => "wants to delegate a task",
+        }
+    }
+
+    /// Says it in one word.
+    #[must_use]
+    pub const fn asks_shortly(self) -> &'static str {
+        match self {
+            Self::Question => "asks",
+            Self::Approval => "approve",
+            Self::Delegation => "delegate",
+        }
+    }
+}
+
 /// The content of a request, without its text (the question, the action, the task).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Subject {
@@ -35,8 +56,8 @@ pub enum Subject {
         /// What exactly would be done: a text, a command or a diff.
         preview: Option<String>,
         risk: Option<String>,
-        /// The action as policies and grants see it. `None`: an older version has not recorded it.
-        operation: Option<Box<Operation>>,
+        /// The action as policies and grants see it.
+        operation: Box<Operation>,
     },
     Delegation(Delegation),
 }
@@ -52,7 +73,8 @@ impl Subject {
         }
     }
 
-    /// Returns whether a request of this subject asks for the same as another one with the same text.
+    /// Returns whether a request of this subject asks for the same as another one with the same
+    /// text.
     #[must_use]
     pub fn repeats(&self, other: &Self) -> bool {
         match (self, other) {
@@ -65,8 +87,8 @@ impl Subject {
         }
     }
 
-    /// Formats a request in one line: its text, and for an approval everything that it allows. Long parts are cut, with
-    /// a mark.
+    /// Formats a request in one line: its text, and for an approval everything that it allows. Long
+    /// parts are cut, with a mark.
     #[must_use]
     pub fn line(&self, text: &str) -> String {
         let parts = match self {
@@ -74,14 +96,14 @@ impl Subject {
                 preview,
                 risk: _,
                 operation,
-            } => approval_parts(operation.as_deref(), preview.as_deref()),
+            } => approval_parts(Some(operation), preview.as_deref()),
             Self::Question | Self::Delegation(_) => Vec::new(),
         };
         parts_line(text, &parts)
     }
 
-    /// Returns whether the request stays open after its run has succeeded: a delegated task that the run does not wait
-    /// for.
+    /// Returns whether the request stays open after its run has succeeded: a delegated task that
+    /// the run does not wait for.
     #[must_use]
     pub fn outlives_its_run(&self) -> bool {
         matches!(
@@ -106,8 +128,9 @@ pub const LOW_RISKS: [&str; 8] = [
     "minor",
 ];
 
-/// Returns whether an approval needs more than one plain key: its risk is stated, and its first word does not say that it is low or
-/// medium. A risk is free text of the agent, so an unknown one counts as high.
+/// Returns whether an approval needs more than one plain key: its risk is stated, and its first
+/// word does not say that it is low or medium. A risk is free text of the agent, so an unknown one
+/// counts as high.
 #[must_use]
 pub fn is_high_risk(risk: Option<&str>) -> bool {
     let first = |text: &str| {
@@ -330,8 +353,8 @@ pub struct RequestTerms {
     pub asker: RunId,
     pub kind: RequestKind,
     pub expires_at: SteadyTime,
-    /// The answer that a question gets at its deadline; without it, the question expires. Approvals and delegations
-    /// have no default: they are denied at the deadline.
+    /// The answer that a question gets at its deadline; without it, the question expires. Approvals
+    /// and delegations have no default: they are denied at the deadline.
     pub default: Option<String>,
     /// A live attempt has received the answer in its prompt.
     pub is_delivered: bool,
@@ -365,10 +388,10 @@ pub enum RequestEvent {
 }
 
 /// The reason of a denial at the deadline.
-pub const NO_DECISION_IN_TIME: &str = "nobody decided in time";
+pub(crate) const NO_DECISION_IN_TIME: &str = "nobody decided in time";
 
-/// Returns whether a decision revokes an approval. A delegation cannot be revoked, because its run starts at once; it
-/// can be cancelled.
+/// Returns whether a decision revokes an approval. A delegation cannot be revoked, because its run
+/// starts at once; it can be cancelled.
 fn is_revocation(kind: RequestKind, before: &Answer, decision: &Decision) -> bool {
     kind == RequestKind::Approval
         && matches!(
@@ -380,119 +403,104 @@ fn is_revocation(kind: RequestKind, before: &Answer, decision: &Decision) -> boo
 /// Returns the state of a request after an event.
 ///
 /// # Errors
-/// A typed refusal; the state is then unchanged. Retrieving an answer again is not an error and changes nothing.
+/// A typed refusal; the state is then unchanged. Retrieving an answer again is not an error and
+/// changes nothing.
 pub fn apply(
     state: &RequestState,
     terms: &RequestTerms,
     event: RequestEvent,
     now: Moment,
 ) -> Result<RequestState, Denied> {
-    let Moment {
-        wall: at,
-        steady: now,
-    } = now;
     match event {
+        RequestEvent::Answer { by, .. } if by == Principal::Run(terms.asker) => {
+            Err(Denied::OwnQuestion)
+        }
         RequestEvent::Answer { by, decision } => {
-            if by == Principal::Run(terms.asker) {
-                return Err(Denied::OwnQuestion);
-            }
-            decision.check_fits(terms.kind)?;
-            let answered = |decision| {
-                RequestState::Answered(Answer {
-                    decision,
-                    by: AnsweredBy::Principal(by),
-                    at,
-                })
-            };
-            match state {
-                RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
-                RequestState::Pending => Ok(answered(decision)),
-                RequestState::Answered(before) if is_revocation(terms.kind, before, &decision) => {
-                    if terms.is_delivered {
-                        Err(Denied::Used)
-                    } else {
-                        Ok(answered(decision))
-                    }
-                }
-                RequestState::Retrieved { answer: before, .. }
-                    if is_revocation(terms.kind, before, &decision) =>
-                {
-                    Err(Denied::Used)
-                }
-                settled => Err(refusal(settled)),
-            }
+            answer(state, terms, AnsweredBy::Principal(by), decision, now)
         }
         RequestEvent::AnswerByLink { name, decision } => {
-            decision.check_fits(terms.kind)?;
-            match state {
-                RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
-                RequestState::Pending => Ok(RequestState::Answered(Answer {
-                    decision,
-                    by: AnsweredBy::Link(name),
-                    at,
-                })),
-                settled => Err(refusal(settled)),
-            }
+            answer(state, terms, AnsweredBy::Link(name), decision, now)
         }
         RequestEvent::Apply { rule, decision } => {
-            decision.check_fits(terms.kind)?;
-            match state {
-                _ if terms.kind != RequestKind::Approval => Err(Denied::Unfitting {
-                    kind: terms.kind,
-                    wanted: "answered by a rule",
-                }),
-                RequestState::Pending if now >= terms.expires_at => Err(Denied::Expired),
-                RequestState::Pending => Ok(RequestState::Answered(Answer {
-                    decision,
-                    by: AnsweredBy::Rule(rule),
-                    at,
-                })),
-                settled => Err(refusal(settled)),
-            }
+            answer(state, terms, AnsweredBy::Rule(rule), decision, now)
         }
-        RequestEvent::Retrieve => match state {
-            RequestState::Answered(_) if terms.held => Err(Denied::invalid(
-                "message_id",
-                "the approved task is still running",
-            )),
-            RequestState::Answered(answer) => Ok(RequestState::Retrieved {
-                answer: answer.clone(),
-                at,
-            }),
-            RequestState::Retrieved { .. } => Ok(state.clone()),
-            RequestState::Pending => Err(Denied::invalid("message_id", "not answered yet")),
-            RequestState::Expired { .. } => Err(Denied::Expired),
-            RequestState::Withdrawn { .. } => Err(Denied::Withdrawn),
-        },
+        RequestEvent::Retrieve => retrieve(state, terms, now.wall),
         RequestEvent::Deadline => match state {
-            RequestState::Pending if now < terms.expires_at => {
+            RequestState::Pending if now.steady < terms.expires_at => {
                 Err(Denied::invalid("deadline", "not reached yet"))
             }
-            RequestState::Pending => {
-                let by_default = |decision| {
-                    RequestState::Answered(Answer {
-                        decision,
-                        by: AnsweredBy::Default,
-                        at,
-                    })
-                };
-                Ok(match (terms.kind, &terms.default) {
-                    (RequestKind::Question, Some(text)) => by_default(Decision::Text(text.clone())),
-                    (RequestKind::Question, None) => RequestState::Expired { at },
-                    (RequestKind::Approval | RequestKind::Delegation, _) => {
-                        by_default(Decision::Denied {
-                            reason: NO_DECISION_IN_TIME.to_owned(),
-                        })
-                    }
-                })
-            }
+            RequestState::Pending => Ok(expired(terms, now.wall)),
             settled => Err(refusal(settled)),
         },
         RequestEvent::Withdraw => match state {
-            RequestState::Pending => Ok(RequestState::Withdrawn { at }),
+            RequestState::Pending => Ok(RequestState::Withdrawn { at: now.wall }),
             settled => Err(refusal(settled)),
         },
     }
+}
+
+/// Answers a request. Only a principal can revoke an approval.
+fn answer(
+    state: &RequestState,
+    terms: &RequestTerms,
+    by: AnsweredBy,
+    decision: Decision,
+    now: Moment,
+) -> Result<RequestState, Denied> {
+    decision.check_fits(terms.kind)?;
+    if matches!(by, AnsweredBy::Rule(_)) && terms.kind != RequestKind::Approval {
+        return Err(Denied::Unfitting {
+            kind: terms.kind,
+            wanted: "answered by a rule",
+        });
+    }
+    let revokes = |before: &Answer| {
+        matches!(by, AnsweredBy::Principal(_)) && is_revocation(terms.kind, before, &decision)
+    };
+    match state {
+        RequestState::Pending if now.steady >= terms.expires_at => return Err(Denied::Expired),
+        RequestState::Pending => {}
+        RequestState::Answered(before) if revokes(before) && terms.is_delivered => {
+            return Err(Denied::Used);
+        }
+        RequestState::Answered(before) if revokes(before) => {}
+        RequestState::Retrieved { answer: before, .. } if revokes(before) => {
+            return Err(Denied::Used);
+        }
+        settled => return Err(refusal(settled)),
+    }
+    let at = now.wall;
+    Ok(RequestState::Answered(Answer { decision, by, at }))
+}
+
+fn retrieve(state: &RequestState, terms: &RequestTerms, at: Time) -> Result<RequestState, Denied> {
+    match state {
+        RequestState::Answered(_) if terms.held => Err(Denied::invalid(
+            "message_id",
+            "the approved task is still running",
+        )),
+        RequestState::Answered(answer) => Ok(RequestState::Retrieved {
+            answer: answer.clone(),
+            at,
+        }),
+        RequestState::Retrieved { .. } => Ok(state.clone()),
+        RequestState::Pending => Err(Denied::invalid("message_id", "not answered yet")),
+        RequestState::Expired { .. } => Err(Denied::Expired),
+        RequestState::Withdrawn { .. } => Err(Denied::Withdrawn),
+    }
+}
+
+/// Returns the state of a request that nobody has decided in time.
+fn expired(terms: &RequestTerms, at: Time) -> RequestState {
+    let decision = match (terms.kind, &terms.default) {
+        (RequestKind::Question, Some(text)) => Decision::Text(text.clone()),
+        (RequestKind::Question, None) => return RequestState::Expired { at },
+        (RequestKind::Approval | RequestKind::Delegation, _) => Decision::Denied {
+            reason: NO_DECISION_IN_TIME.to_owned(),
+        },
+    };
+    let by = AnsweredBy::Default;
+    RequestState::Answered(Answer { decision, by, at })
 }
 
 fn refusal(settled: &RequestState) -> Denied {

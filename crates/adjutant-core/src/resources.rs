@@ -1,11 +1,12 @@
-//! The machine resources that an attempt's processes use: measurements, which of them become facts, and the totals of a run.
+//! The machine resources that an attempt's processes use: measurements, which of them become facts,
+//! and the totals of a run.
 
 use std::time::Duration;
 
 /// The first measurement follows the start by this long, the others at growing distances.
 pub const FIRST_AFTER: Duration = Duration::from_secs(1);
 /// The longest time between two measurements.
-pub const MEASURE_EVERY_MAX: Duration = Duration::from_secs(10);
+pub(crate) const MEASURE_EVERY_MAX: Duration = Duration::from_secs(10);
 /// Ordinary changes are stated at most once in this time; a new peak of memory is stated at once.
 const STATE_EVERY_MS: i64 = 30_000;
 /// A peak of memory counts as a new one if it exceeds the stated one by a tenth and by this much.
@@ -44,7 +45,8 @@ pub struct ResourceUse {
 }
 
 impl ResourceUse {
-    /// Adds what earlier attempts of the same run used: times and volumes are added, peaks are the higher ones.
+    /// Adds what earlier attempts of the same run used: times and volumes are added, peaks are the
+    /// higher ones.
     #[must_use]
     pub fn after(self, earlier: &Self) -> Self {
         Self {
@@ -117,8 +119,9 @@ impl Meter {
         })
     }
 
-    /// Returns the use of an attempt whose processes have all ended. `cpu_ms` and `written_bytes` are what the kernel
-    /// accounted for all of them, `largest_bytes` is the peak of the largest one.
+    /// Returns the use of an attempt whose processes have all ended. `cpu_ms` and `written_bytes`
+    /// are what the kernel accounted for all of them, `largest_bytes` is the peak of the largest
+    /// one.
     #[must_use]
     pub fn finish(&self, cpu_ms: u64, written_bytes: u64, largest_bytes: u64) -> ResourceUse {
         ResourceUse {

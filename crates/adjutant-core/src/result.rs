@@ -131,7 +131,8 @@ impl ResultGap {
     }
 }
 
-/// Returns why a last message does not count as a result, or `None` if it does. `is_cut`: the output ended within it.
+/// Returns why a last message does not count as a result, or `None` if it does. `is_cut`: the
+/// output ended within it.
 #[must_use]
 pub fn result_gap(text: &str, is_cut: bool) -> Option<ResultGap> {
     if text.trim().is_empty() {
@@ -143,7 +144,8 @@ pub fn result_gap(text: &str, is_cut: bool) -> Option<ResultGap> {
     is_pointer(text).then_some(ResultGap::Pointer)
 }
 
-/// Words of a sentence that only states that the work is done. It must contain one of the last four.
+/// Words of a sentence that only states that the work is done. It must contain one of the last
+/// four.
 const DONE_WORDS: [&str; 16] = [
     "all",
     "the",
@@ -162,7 +164,8 @@ const DONE_WORDS: [&str; 16] = [
     "complete",
     "completed",
 ];
-/// Words of a sentence that only refers to an earlier message. It must contain one of the last four.
+/// Words of a sentence that only refers to an earlier message. It must contain one of the last
+/// four.
 const POINTER_WORDS: [&str; 49] = [
     "see",
     "please",
@@ -217,8 +220,8 @@ const POINTER_WORDS: [&str; 49] = [
 /// Number of words at the end of each list of which a sentence must contain one.
 const MARKS: usize = 4;
 
-/// Returns whether a text only refers to earlier messages or only states that the work is done. A sentence with any
-/// other word counts as an answer.
+/// Returns whether a text only refers to earlier messages or only states that the work is done. A
+/// sentence with any other word counts as an answer.
 fn is_pointer(text: &str) -> bool {
     if text.chars().count() > POINTER_CHARS_MAX {
         return false;
@@ -289,8 +292,8 @@ pub struct WorkEvidence<'a> {
     pub commits: &'a [String],
 }
 
-/// Composes a result to replace a last message without content. Quoted lines are indented, as in a prompt. `None`: there
-/// is no evidence beyond the last message.
+/// Composes a result to replace a last message without content. Quoted lines are indented, as in a
+/// prompt. `None`: there is no evidence beyond the last message.
 #[must_use]
 pub fn reconstruct(gap: ResultGap, seen: &WorkEvidence<'_>) -> Option<String> {
     let WorkEvidence {

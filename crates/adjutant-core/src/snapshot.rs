@@ -1,7 +1,6 @@
 //! Snapshots of a run's tree, and why they are taken.
 
-use crate::RunId;
-use crate::words;
+use crate::{RunId, words};
 use std::collections::{HashMap, HashSet};
 
 /// Why a snapshot is taken.
@@ -41,8 +40,8 @@ pub enum TreeWork {
 words!(TreeWork { Keep = "keep", Watch = "watch", Compare = "compare" });
 
 impl SnapshotCause {
-    /// Returns whether the snapshot is kept even if nothing has changed since the one before, because it marks a
-    /// point of the run.
+    /// Returns whether the snapshot is kept even if nothing has changed since the one before,
+    /// because it marks a point of the run.
     #[must_use]
     pub const fn is_always_kept(self) -> bool {
         matches!(self, Self::Start | Self::End)
@@ -64,15 +63,17 @@ impl SnapshotCause {
     }
 }
 
-/// Decides which snapshots of a run contain only its own work. Receives them in the order in which they were taken.
+/// Decides which snapshots of a run contain only its own work. Receives them in the order in which
+/// they were taken.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct OwnWork {
     is_live: bool,
 }
 
 impl OwnWork {
-    /// Returns whether the next snapshot was taken at the start, during or at the end of an attempt. Later ones (by a
-    /// request for the run's changes, or before an undo, a merge or a discard) can contain the work of others.
+    /// Returns whether the next snapshot was taken at the start, during or at the end of an
+    /// attempt. Later ones (by a request for the run's changes, or before an undo, a merge or a
+    /// discard) can contain the work of others.
     pub fn is_own(&mut self, cause: Option<SnapshotCause>) -> bool {
         match cause {
             None | Some(SnapshotCause::Start) => self.is_live = true,
@@ -97,9 +98,10 @@ pub struct KeptTree<'a> {
     pub tree: &'a str,
 }
 
-/// Returns whether a tree has changed while no agent worked in it, for example because a person has edited it. `kept`: the
-/// snapshots of all runs, grouped by run, in the order in which they were taken, those of the first run first. Changes by a
-/// setup command before the first attempt are not edits, nor is a return to an earlier state.
+/// Returns whether a tree has changed while no agent worked in it, for example because a person has
+/// edited it. `kept`: the snapshots of all runs, grouped by run, in the order in which they were
+/// taken, those of the first run first. Changes by a setup command before the first attempt are not
+/// edits, nor is a return to an earlier state.
 #[must_use]
 pub fn has_edits(base: &str, kept: &[KeptTree<'_>]) -> bool {
     let (mut known, mut others) = (HashSet::from([base]), Vec::new());

@@ -1,5 +1,6 @@
-//! The clock for deadlines. It follows the time since boot, which is independent of changes of the wall clock. Time
-//! while the machine was off is added later, once the wall clock has proved steady, and only up to a limit.
+//! The clock for deadlines. It follows the time since boot, which is independent of changes of the
+//! wall clock. Time while the machine was off is added later, once the wall clock has proved
+//! steady, and only up to a limit.
 //!
 //! ```text
 //!            same boot: advance by the boot clock; a wall clock that moves otherwise is a jump
@@ -38,13 +39,16 @@ pub struct Moment {
 }
 
 /// How long a jump is shown to people: 1 hour.
-pub const JUMP_SHOWN_MS: i64 = 60 * 60 * 1000;
-/// How long the wall clock has to run without a jump before the time that the machine was off counts: 15 minutes.
-pub const GRACE_MS: i64 = 15 * 60 * 1000;
-/// Maximum time that one boot adds: 3 days. It is less than any retention, so that a wrong clock alone removes nothing.
-pub const AWAY_MS_MAX: i64 = 3 * 24 * 60 * 60 * 1000;
-/// Smallest deviation of the wall clock from the boot clock that counts as a jump, not as an adjustment: 5 s.
-pub const JUMP_MS_MIN: i64 = 5 * 1000;
+pub(crate) const JUMP_SHOWN_MS: i64 = 60 * 60 * 1000;
+/// How long the wall clock has to run without a jump before the time that the machine was off
+/// counts: 15 minutes.
+pub(crate) const GRACE_MS: i64 = 15 * 60 * 1000;
+/// Maximum time that one boot adds: 3 days. It is less than any retention, so that a wrong clock
+/// alone removes nothing.
+pub(crate) const AWAY_MS_MAX: i64 = 3 * 24 * 60 * 60 * 1000;
+/// Smallest deviation of the wall clock from the boot clock that counts as a jump, not as an
+/// adjustment: 5 s.
+pub(crate) const JUMP_MS_MIN: i64 = 5 * 1000;
 
 /// A reading of the machine's clocks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -56,7 +60,8 @@ pub struct Reading {
     pub boot: String,
 }
 
-/// A jump of the wall clock: it was set while the machine ran, or showed an unlikely time after a boot.
+/// A jump of the wall clock: it was set while the machine ran, or showed an unlikely time after a
+/// boot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Jump {
     pub by_ms: i64,
@@ -79,8 +84,8 @@ pub struct SteadyClock {
     /// The reading that corresponds to `now`.
     pub seen: Reading,
     pub away: Option<Away>,
-    /// How far the wall clock was ahead after its last jump, or the last boot. Displayed deadlines use it, so that
-    /// they stay the same until the next jump.
+    /// How far the wall clock was ahead after its last jump, or the last boot. Displayed deadlines
+    /// use it, so that they stay the same until the next jump.
     pub ahead_ms: i64,
     /// The last detected jump.
     pub jump: Option<Jump>,
@@ -99,7 +104,8 @@ impl SteadyClock {
         }
     }
 
-    /// Creates the clock of a store that has used the wall clock so far and was last written at `last`.
+    /// Creates the clock of a store that has used the wall clock so far and was last written at
+    /// `last`.
     #[must_use]
     pub fn after_wall_clock(last: Time, seen: Reading) -> Self {
         let last = Time(last.0.min(seen.wall.0));
@@ -142,7 +148,8 @@ impl SteadyClock {
             .filter(|jump| now.ms_since(jump.noticed_at) < JUMP_SHOWN_MS)
     }
 
-    /// Returns the elapsed time. `None`: the machine was rebooted since, or the boot clock is another one.
+    /// Returns the elapsed time. `None`: the machine was rebooted since, or the boot clock is
+    /// another one.
     fn elapsed_ms(&self, reading: &Reading) -> Option<i64> {
         let elapsed_ms = reading.since_boot_ms.checked_sub(self.seen.since_boot_ms)?;
         (self.seen.boot == reading.boot && elapsed_ms >= 0).then_some(elapsed_ms)

@@ -3,7 +3,7 @@
 /// Maximum number of sub-agents that are kept for one attempt.
 pub const KEPT_MAX: usize = 20;
 /// Longest text of one that is kept, in characters.
-pub const TEXT_CHARS_MAX: usize = 120;
+pub(crate) const TEXT_CHARS_MAX: usize = 120;
 
 /// A sub-agent. Fields that the stream has not reported are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -41,7 +41,8 @@ pub struct Subagents {
 }
 
 impl Subagents {
-    /// Merges a report of a sub-agent. A report of an unknown one is ignored unless it starts the sub-agent.
+    /// Merges a report of a sub-agent. A report of an unknown one is ignored unless it starts the
+    /// sub-agent.
     pub fn merge(&mut self, reported: Subagent, begins: bool) {
         let at = self.kept.iter().position(|known| known.id == reported.id);
         let at = match at {
@@ -101,7 +102,8 @@ impl Subagents {
         self.kept.iter().find(|known| known.id == id)
     }
 
-    /// Returns all sub-agents and the number of dropped ones, if something has changed since the last call.
+    /// Returns all sub-agents and the number of dropped ones, if something has changed since the
+    /// last call.
     pub fn take_changed(&mut self) -> Option<(Vec<Subagent>, u64)> {
         std::mem::take(&mut self.has_changed).then(|| (self.kept.clone(), self.dropped))
     }

@@ -17,7 +17,8 @@ impl Time {
         self.max(earliest).min(latest)
     }
 
-    /// Returns the milliseconds from `earlier` to this instant, or 0 if the wall clock was set back in between.
+    /// Returns the milliseconds from `earlier` to this instant, or 0 if the wall clock was set back
+    /// in between.
     #[must_use]
     pub fn ms_since(self, earlier: Self) -> i64 {
         self.0.saturating_sub(earlier.0).max(0)

@@ -11,10 +11,12 @@ pub const LAUNCHED_PREFIX: &str = "launched-";
 /// How long the token of a browser is valid.
 const BROWSER_MS: i64 = 12 * 60 * 60 * 1000;
 
-/// How long the token of a page stays valid after the page was left: for its last calls, and for a reload.
+/// How long the token of a page stays valid after the page was left: for its last calls, and for a
+/// reload.
 const LEFT_MS: i64 = 60 * 1000;
 
-/// Returns when a token expires, if its page was left at `left_at`. `None`: it is valid until it is revoked.
+/// Returns when a token expires, if its page was left at `left_at`. `None`: it is valid until it is
+/// revoked.
 #[must_use]
 pub fn expires_at(name: &str, created_at: Time, left_at: Option<Time>) -> Option<Time> {
     let latest = Time(created_at.0.saturating_add(BROWSER_MS));
@@ -48,7 +50,8 @@ pub enum CallEffect {
     Reads,
     /// It can change state.
     Changes,
-    /// It is for processes of this machine: workers, supervisors, and commands about the hub and its tokens.
+    /// It is for processes of this machine: workers, supervisors, and commands about the hub and
+    /// its tokens.
     LocalOnly,
 }
 
@@ -100,8 +103,8 @@ impl TokenIdentity {
         self.client.as_ref()
     }
 
-    /// Returns the principal that calls with the token act as. `None`: it is the token of a peer or a runner, which makes no calls of the
-    /// contract.
+    /// Returns the principal that calls with the token act as. `None`: it is the token of a peer or
+    /// a runner, which makes no calls of the contract.
     #[must_use]
     pub fn principal(&self) -> Option<Principal> {
         match self.role {

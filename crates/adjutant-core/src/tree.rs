@@ -1,8 +1,8 @@
-//! Trees of runs: a dispatched run (the root) and all runs delegated below it. Decides the limits of a tree and the
-//! order in which its runs start, and composes the prompt of a delegated run.
+//! Trees of runs: a dispatched run (the root) and all runs delegated below it. Decides the limits
+//! of a tree and the order in which its runs start, and composes the prompt of a delegated run.
 //!
-//! A run waits only for runs that it delegated, which are younger, so waits form no cycle. A held run
-//! passes its slot to the child, so it never blocks its child.
+//! A run waits only for runs that it delegated, which are younger, so waits form no cycle. A held
+//! run passes its slot to the child, so it never blocks its child.
 
 use crate::limits::NAME_BYTES_MAX;
 use crate::quote::{quote_block, quote_field, quote_line};
@@ -73,7 +73,7 @@ pub struct Rank(u8);
 
 impl Rank {
     /// The rank of runs that no run waits for. They start only if no other run is queued.
-    pub const SPARE: Self = Self(3);
+    pub(crate) const SPARE: Self = Self(3);
 
     /// Returns the rank of a delegated run.
     #[must_use]
@@ -139,8 +139,8 @@ pub fn with_changes(delegation: &Delegation, changes: &Changes) -> Delegation {
     changed
 }
 
-/// Composes the prompt of a delegated run; the task comes last. The delegating run wrote all of it, so it is quoted
-/// and attributed to that run.
+/// Composes the prompt of a delegated run; the task comes last. The delegating run wrote all of it,
+/// so it is quoted and attributed to that run.
 #[must_use]
 pub fn delegation_prompt(requester: &str, delegation: &Delegation) -> String {
     let Delegation {

@@ -38,8 +38,8 @@ pub fn after_failure(attempts: u32) -> AfterFailure {
         })
 }
 
-/// Returns whether an address is on the public internet: not this machine, not a private or shared network, and not in
-/// IANA's special-purpose registries.
+/// Returns whether an address is on the public internet: not this machine, not a private or shared
+/// network, and not in IANA's special-purpose registries.
 #[must_use]
 pub fn is_public(address: IpAddr) -> bool {
     match address {
@@ -74,7 +74,8 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
         let octets = address.octets();
         return is_public_v4(Ipv4Addr::from(at.map(|i| octets[i])));
     }
-    // Otherwise only global unicast, except protocol assignments (such as Teredo) and documentation.
+    // Otherwise only global unicast, except protocol assignments (such as Teredo) and
+    // documentation.
     let global = (0x2000..=0x3fff).contains(&a);
     let assignments = a == 0x2001 && b < 0x0200;
     let documentation = (a == 0x2001 && b == 0x0db8)

@@ -4,7 +4,8 @@
 
 /// A type whose values have stable words; [`words!`](crate::words!) implements it.
 pub trait Words: Copy + Eq + 'static {
-    /// The words that are written, in the order of the values. Empty for a type that combines the words of others.
+    /// The words that are written, in the order of the values. Empty for a type that combines the
+    /// words of others.
     const WORDS: &'static [&'static str] = &[];
 
     /// Returns the stable word.
@@ -16,8 +17,8 @@ pub trait Words: Copy + Eq + 'static {
     fn from_word(word: &str) -> Option<Self>;
 }
 
-/// Returns the value whose word a run has written: in any case, with blanks or hyphens for underscores, and in quotes or
-/// emphasis. Stored words are read with [`Words::from_word`].
+/// Returns the value whose word a run has written: in any case, with blanks or hyphens for
+/// underscores, and in quotes or emphasis. Stored words are read with [`Words::from_word`].
 #[must_use]
 pub fn spoken<T: Words>(text: &str) -> Option<T> {
     let bare = text.trim_matches(|c: char| !c.is_alphanumeric());
@@ -38,7 +39,7 @@ pub fn spoken<T: Words>(text: &str) -> Option<T> {
 
 /// Returns the value whose word begins a text, and whether the text contains nothing else.
 #[must_use]
-pub fn spoken_first<T: Words>(text: &str) -> Option<(T, bool)> {
+pub(crate) fn spoken_first<T: Words>(text: &str) -> Option<(T, bool)> {
     const WORDS_MAX: usize = 3;
     if let Some(value) = spoken(text) {
         return Some((value, true));
@@ -50,11 +51,12 @@ pub fn spoken_first<T: Words>(text: &str) -> Option<(T, bool)> {
         .map(|value| (value, false))
 }
 
-/// Gives an enum without data its stable words. It generates `ALL` (every variant, in the order of the list),
-/// `word` and `from_word`. The first word of a variant is the one that is written; words after `|` are read too.
+/// Gives an enum without data its stable words. It generates `ALL` (every variant, in the order of
+/// the list), `word` and `from_word`. The first word of a variant is the one that is written; words
+/// after `|` are read too.
 ///
-/// A variant without a word and a word used twice do not compile. Words are spelled out rather than derived from
-/// the variants, so that renaming a variant in code changes nothing that is stored.
+/// A variant without a word and a word used twice do not compile. Words are spelled out rather than
+/// derived from the variants, so that renaming a variant in code changes nothing that is stored.
 ///
 /// ```
 /// #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -20,7 +20,8 @@ words!(Isolation { None = "none", Clone = "clone", Worktree = "worktree" });
 /// The state of a run's workspace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WorkspaceState {
-    /// It is created before the run's agent starts for the first time. Its base is that of the dispatch.
+    /// It is created before the run's agent starts for the first time. Its base is that of the
+    /// dispatch.
     Planned,
     /// An attempt is starting: the base is final, and the agent has not worked in it yet.
     Starting,
@@ -34,22 +35,25 @@ pub enum WorkspaceState {
 
 words!(WorkspaceState { Planned = "planned", Starting = "starting", Ready = "ready", Merged = "merged", Discarded = "discarded" });
 
-/// The settings of the workspaces of a repository: what they contain in addition to the files of their base.
+/// The settings of the workspaces of a repository: what they contain in addition to the files of
+/// their base.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct WorkspaceSpec {
-    /// The program and its arguments that run in a new workspace before its agent does. Empty: none.
+    /// The program and its arguments that run in a new workspace before its agent does. Empty:
+    /// none.
     pub setup: Vec<String>,
     pub setup_timeout_ms: i64,
     /// Files of the repository's work tree that are copied into the workspace, from its top.
     pub copy: Vec<String>,
-    /// Variables that name a directory shared by all workspaces of the repository: by the name of the variable, the
-    /// directory. A relative one is below the repository's directory for caches.
+    /// Variables that name a directory shared by all workspaces of the repository: by the name of
+    /// the variable, the directory. A relative one is below the repository's directory for caches.
     pub caches: BTreeMap<String, String>,
     /// How many ports a run in the workspace gets. 0: none.
     pub ports: u16,
 }
 
-/// Checks a path that is to be copied into a workspace: a file below the top, outside of any git directory.
+/// Checks a path that is to be copied into a workspace: a file below the top, outside of any git
+/// directory.
 ///
 /// # Errors
 /// Describes its problem.

@@ -1,6 +1,7 @@
-//! Everything that runs the git program: snapshots, differences, merges, workspaces, exchange with runners.
+//! Everything that runs the git program: snapshots, differences, merges, workspaces, exchange with
+//! runners.
 //!
-//! It may use the machine (`adjutant-home`). It knows no run, no store and no interface.
+//! It may use the operating system and the home (`adjutant-home`). It knows no run, no store and no interface.
 
 #![forbid(unsafe_code)]
 

@@ -1,9 +1,9 @@
-//! Reading an attempt's files after its supervisor has died, and removing those of a run. The run's processes could have replaced any of
-//! them, so they are opened through [`files`] and read up to a limit.
+//! Reading an attempt's files after its supervisor has died, and removing those of a run. The run's
+//! processes could have replaced any of them, so they are opened through [`files`] and read up to a
+//! limit.
 
-use crate::files;
-use crate::link::{AttemptDir, Fact, Remains};
-use crate::logs;
+use crate::protocol::{AttemptDir, Fact, Remains};
+use crate::{files, logs};
 use adjutant_core::RunId;
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -58,7 +58,8 @@ impl LeftFacts {
         self.lines.is_none()
     }
 
-    /// Reads the next facts with numbers above `after`. A torn last line was never acknowledged and is ignored.
+    /// Reads the next facts with numbers above `after`. A torn last line was never acknowledged and
+    /// is ignored.
     ///
     /// # Errors
     /// The file cannot be read.
@@ -101,7 +102,7 @@ impl LeftFacts {
 
 /// Whether an attempt's agent was started, according to its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StartStatus {
+pub(crate) enum StartStatus {
     /// The agent was not started and never will be: the marker was created here.
     NotStarted,
     /// The agent may have been started.
@@ -110,22 +111,28 @@ pub enum StartStatus {
     Unknown(String),
 }
 
-/// Ensures that an attempt without processes never starts its agent, and returns whether the agent was started.
+/// Ensures that an attempt without processes never starts its agent, and returns whether the agent
+/// was started.
 ///
-/// The marker's creation decides: once it was created here, a late supervisor starts nothing. An empty marker
-/// was left by a process that died here, or by a supervisor that died before it started the agent.
+/// The marker's creation decides: once it was created here, a late supervisor starts nothing. An
+/// empty marker was left by a process that died here, or by a supervisor that died before it
+/// started the agent.
 ///
 /// # Errors
 /// A temporary failure: try again later.
-pub fn prevent_start(dir: &AttemptDir) -> io::Result<StartStatus> {
+pub(crate) fn prevent_start(dir: &AttemptDir) -> io::Result<StartStatus> {
     let home = dir.home();
+    // The hub may have died before it made the directory. The marker must prevent a late start even
+    // then.
     let store_evidence = files::make_dirs(home, &dir.0).and_then(|()| {
         match files::create_new(home, &dir.started_marker()) {
             Ok(_) => Ok(StartStatus::NotStarted),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // A file of facts that was replaced proves nothing, so the agent counts as started.
                 let has_facts = files::look(home, &dir.facts())?
                     .is_some_and(|facts| !facts.is_regular || facts.bytes > 0);
                 let marker = files::open(home, &dir.started_marker())?;
+                // A supervisor writes and syncs the content before it starts the agent.
                 Ok(if marker.metadata()?.len() == 0 && !has_facts {
                     StartStatus::NotStarted
                 } else {
@@ -145,7 +152,7 @@ pub fn prevent_start(dir: &AttemptDir) -> io::Result<StartStatus> {
 }
 
 /// Returns a lock file of an attempt that was replaced by something else.
-pub fn exchanged_lock(dir: &AttemptDir) -> Option<String> {
+pub(crate) fn exchanged_lock(dir: &AttemptDir) -> Option<String> {
     let opened =
         [dir.guard_lock(), dir.supervisor_lock()].map(|lock| files::open(dir.home(), &lock));
     opened
@@ -153,8 +160,9 @@ pub fn exchanged_lock(dir: &AttemptDir) -> Option<String> {
         .find_map(|opened| files::unusable(&opened.err()?).map(ToString::to_string))
 }
 
-/// Reads what is known about an attempt without processes besides its facts, and ensures that its agent never starts if it has not.
-/// `facts_problem`: that of its facts file. `was_seen`: the caller has seen it alive, so it has been active until now.
+/// Reads what is known about an attempt without processes besides its facts, and ensures that its
+/// agent never starts if it has not. `facts_problem`: that of its facts file. `was_seen`: the
+/// caller has seen it alive, so it has been active until now.
 ///
 /// # Errors
 /// A temporary failure: try again later.
@@ -165,6 +173,8 @@ pub fn collect(
     facts_problem: Option<String>,
     was_seen: bool,
 ) -> io::Result<Remains> {
+    // First: from here on, no supervisor can start the agent, and what is read below stays as it
+    // is.
     let start_status = prevent_start(dir)?;
     let never_started = start_status == StartStatus::NotStarted;
     let marker_problem = if let StartStatus::Unknown(problem) = start_status {
@@ -220,7 +230,8 @@ fn last_output(dir: &AttemptDir, run_id: &str, attempt: u32) -> String {
     }
 }
 
-/// Removes the files of runs: their logs, then the rest. Files that cannot be removed are logged and left. Returns whether there are any.
+/// Removes the files of runs: their logs, then the rest. Files that cannot be removed are logged
+/// and left. Returns whether there are any.
 pub fn remove_files(logs_dir: &Path, runs_dir: &Path, runs: &[RunId]) -> bool {
     let runs: BTreeSet<String> = runs.iter().map(RunId::to_string).collect();
     let mut has_left = false;

@@ -1,25 +1,24 @@
-//! The machine and the home: files, processes, sockets, TLS, the configuration, the formats of logs, the files of MCP clients.
+//! The home: the configuration, the processes and files of attempts, the formats of logs, TLS and
+//! requests to other machines, the files of MCP clients.
 //!
-//! It may use the contract. It knows no store, runs no git and makes no call of the hub. `process` has the only `unsafe`.
+//! It may use the contract and the operating system. It knows no store, runs no git and makes no
+//! call of the hub.
 
-pub mod clients;
-pub mod clock;
+#![forbid(unsafe_code)]
+
+pub mod attempt_processes;
 pub mod config;
 pub mod connection_tasks;
-pub mod failpoint;
-pub mod files;
+pub mod http_client;
+pub mod integrations;
 pub mod leftovers;
 pub mod logs;
 pub mod named_locks;
 pub mod objects;
-pub mod ports;
-pub mod process;
-pub mod sock;
 pub mod spool;
-pub mod tcp;
 pub mod tls;
 pub mod trace;
-pub mod user_files;
 pub mod versions;
 
-pub(crate) use adjutant_api::{link, preset, view};
+pub(crate) use adjutant_api::{preset, protocol, view};
+pub use adjutant_os::{clock, failpoint, files, ports, process, sock, tcp, user_files};

@@ -3,6 +3,7 @@
 //! A body is never in memory as a whole, and nothing is left of it when the process dies.
 
 use crate::files;
+use adjutant_core::units::duration;
 use futures::stream::try_unfold;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, StreamBody};
@@ -82,7 +83,7 @@ where
     loop {
         let frame = tokio::time::timeout(SILENCE_MAX, body.frame()).await;
         let Some(frame) = frame.map_err(|_| {
-            NotReceived::Broken(format!("nothing arrived in {} s", SILENCE_MAX.as_secs()))
+            NotReceived::Broken(format!("nothing arrived in {}", duration::of(SILENCE_MAX)))
         })?
         else {
             return Ok(());

@@ -1,7 +1,7 @@
-//! Writes the processes' own log lines to stderr, which is a file for background processes. Decides how often a failure that repeats is logged.
+//! Writes the processes' own log lines to stderr, which is a file for background processes. Decides
+//! how often a failure that repeats is logged.
 
-use crate::config;
-use crate::files;
+use crate::{config, files};
 use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -54,7 +54,8 @@ const LOGGED_AGAIN_AFTER: Duration = Duration::from_secs(60);
 /// How many different failures are remembered. They can alternate, such as those of several hubs.
 const FAILURES_MAX: usize = 8;
 
-/// The failures of something that is tried again and again. Each is logged once, and then at most once a minute.
+/// The failures of something that is tried again and again. Each is logged once, and then at most
+/// once a minute.
 #[derive(Debug, Default)]
 pub struct RepeatedFailures(Vec<RepeatedFailure>);
 
@@ -67,7 +68,8 @@ struct RepeatedFailure {
 }
 
 impl RepeatedFailures {
-    /// Counts a failure. Returns how often it has occurred since it was last logged, if it is to be logged now.
+    /// Counts a failure. Returns how often it has occurred since it was last logged, if it is to be
+    /// logged now.
     pub fn note(&mut self, text: &str, now: Instant) -> Option<u32> {
         let Self(known) = self;
         if let Some(failure) = known.iter_mut().find(|failure| failure.text == text) {
@@ -108,8 +110,8 @@ struct LogFile {
 
 static LOG_FILE: Mutex<Option<LogFile>> = Mutex::new(None);
 
-/// Limits the log file at `path` below `base` to about `bytes_max`, if it is standard error. A full file is renamed
-/// with the suffix `.1`.
+/// Limits the log file at `path` below `base` to about `bytes_max`, if it is standard error. A full
+/// file is renamed with the suffix `.1`.
 pub fn limit_log_file(base: &Path, path: &Path, bytes_max: u64) {
     if !files::is_same(base, path, rustix::stdio::stderr()) {
         return;

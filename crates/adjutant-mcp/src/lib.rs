@@ -6,9 +6,9 @@
 
 pub mod mcp;
 
-pub(crate) use adjutant_api::{link, present, text, view};
+pub(crate) use adjutant_api::{present, protocol, text, view};
 // Only the fixtures of the conformance suite, which are in builds for tests, use it.
 #[cfg(debug_assertions)]
 pub(crate) use adjutant_home::clock;
 pub(crate) use adjutant_home::{config, failpoint, sock};
-pub(crate) use adjutant_net::client;
+pub(crate) use adjutant_net::hub_client;

@@ -1,15 +1,16 @@
-//! Calls from this machine: of the hub, of a hub on another machine, of other hubs, and the delivery of webhooks.
+//! Calls from this machine: of the hub, of a hub on another machine, of other hubs, and the
+//! delivery of webhooks.
 //!
-//! It may use the machine (`adjutant-home`). It serves nothing.
+//! It may use the operating system and the home (`adjutant-home`). It serves nothing.
 
 #![forbid(unsafe_code)]
 
-pub mod client;
+pub mod hub_client;
 pub mod peer;
 pub mod remote;
 pub mod webhook;
 
-pub(crate) use adjutant_api::{link, text, view};
+pub(crate) use adjutant_api::{protocol, text, view};
 pub(crate) use adjutant_home::{
-    clock, config, connection_tasks, files, process, sock, spool, tcp, tls,
+    clock, config, connection_tasks, files, http_client, process, sock, spool, tcp, tls,
 };

@@ -1,5 +1,5 @@
-//! Tool calls of agents that describe one call in several messages. A call gets one line in the log, written once its
-//! input is known, and another line only if its name or input changes.
+//! Tool calls of agents that describe one call in several messages. A call gets one line in the
+//! log, written once its input is known, and another line only if its name or input changes.
 
 use crate::rules::CallState;
 use std::collections::VecDeque;

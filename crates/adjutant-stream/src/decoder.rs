@@ -1,11 +1,12 @@
-//! Decodes an agent's bytes to readable text: whole UTF-8 characters, no escape sequences, no control
-//! characters other than newline and tab. A character or sequence may span two reads.
+//! Decodes an agent's bytes to readable text: whole UTF-8 characters, no escape sequences, no
+//! control characters other than newline and tab. A character or sequence may span two reads.
 //!
-//! - Invalid bytes become U+FFFD. An ASCII control character becomes its visible picture (NUL: `␀`); a C1 control
-//!   character (U+0080 to U+009F) becomes U+FFFD.
+//! - Invalid bytes become U+FFFD. An ASCII control character becomes its visible picture (NUL:
+//!   `␀`); a C1 control character (U+0080 to U+009F) becomes U+FFFD.
 //! - A carriage return becomes a newline, and so does a carriage return followed by a newline.
-//! - Escape sequences (CSI, OSC and other string sequences, two-character sequences) are dropped. After a bounded
-//!   length, an unterminated sequence counts as text again, so that it cannot hide the rest of the output.
+//! - Escape sequences (CSI, OSC and other string sequences, two-character sequences) are dropped.
+//!   After a bounded length, an unterminated sequence counts as text again, so that it cannot hide
+//!   the rest of the output.
 //!
 //! Memory use is constant, independent of the length of lines.
 
@@ -13,8 +14,8 @@
 const CSI_BYTES_MAX: u32 = 128;
 /// Longest string sequence (such as a title or a link) that is recognized, in bytes.
 const STRING_BYTES_MAX: u32 = 8 * 1024;
-/// Bytes that are scanned ahead at once. Bounds the cost of input without plain text, where each byte
-/// can cause another scan.
+/// Bytes that are scanned ahead at once. Bounds the cost of input without plain text, where each
+/// byte can cause another scan.
 const WINDOW: usize = 512;
 /// Bytes that one step of the scan compares.
 const BLOCK: usize = 32;
@@ -67,7 +68,8 @@ impl Decoder {
         self.state = State::Text;
     }
 
-    /// Copies the leading plain text, then handles one character that needs a change. Returns the rest.
+    /// Copies the leading plain text, then handles one character that needs a change. Returns the
+    /// rest.
     fn text<'a>(&mut self, input: &'a [u8], out: &mut Vec<u8>) -> &'a [u8] {
         let window = &input[..input.len().min(WINDOW)];
         let plain = &window[..plain_prefix_len(window)];
@@ -176,8 +178,8 @@ impl Decoder {
     }
 }
 
-/// Counts the leading bytes that are neither an ASCII control character nor the first byte of a C1 control
-/// character (0xc2).
+/// Counts the leading bytes that are neither an ASCII control character nor the first byte of a C1
+/// control character (0xc2).
 fn plain_prefix_len(input: &[u8]) -> usize {
     let mut at = 0;
     while let Some(block) = input.get(at..at + BLOCK) {
@@ -243,7 +245,8 @@ fn push_replacement(out: &mut Vec<u8>) {
     out.extend_from_slice("\u{fffd}".as_bytes());
 }
 
-/// Appends the picture of a control character: a character of the block at U+2400, given by its last byte.
+/// Appends the picture of a control character: a character of the block at U+2400, given by its
+/// last byte.
 fn push_control_picture(last: u8, out: &mut Vec<u8>) {
     out.extend_from_slice(&[0xe2, 0x90, last]);
 }

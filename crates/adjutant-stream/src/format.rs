@@ -1,4 +1,5 @@
-//! The format of a CLI's output: rules for JSON lines, and the parts of plain text that are not the answer.
+//! The format of a CLI's output: rules for JSON lines, and the parts of plain text that are not the
+//! answer.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -22,27 +23,32 @@ pub struct Stream {
     /// Reported tokens cover only the last model call.
     #[serde(default)]
     pub usage_of_last_call: bool,
-    /// Prefixes of result lines that mean failure, for a CLI that reports success even when its model could
-    /// not be used.
+    /// Prefixes of result lines that mean failure, for a CLI that reports success even when its
+    /// model could not be used.
     #[serde(default)]
     pub failed_results: Vec<String>,
-    /// Success requires text after the last tool call, for a CLI that ends failed and successful turns alike.
+    /// Success requires text after the last tool call, for a CLI that ends failed and successful
+    /// turns alike.
     #[serde(default)]
     pub success_needs_answer: bool,
-    /// Messages that the CLI itself writes before it retries a failed call. They are not the model's text.
+    /// Messages that the CLI itself writes before it retries a failed call. They are not the
+    /// model's text.
     #[serde(default)]
     pub retry_notes: Vec<String>,
-    /// Prefixes of other messages that the CLI itself writes. They are logged and are not the model's text.
+    /// Prefixes of other messages that the CLI itself writes. They are logged and are not the
+    /// model's text.
     #[serde(default)]
     pub remarks: Vec<String>,
-    /// Last messages that mean failure, for a CLI that reports success even when its model could not be used.
+    /// Last messages that mean failure, for a CLI that reports success even when its model could
+    /// not be used.
     #[serde(default)]
     pub failed_messages: Vec<FailedMessage>,
-    /// Path of the session or sub-agent that a line belongs to. A line of another session than the run's own is a
-    /// sub-agent's: its text, result and end are not the run's.
+    /// Path of the session or sub-agent that a line belongs to. A line of another session than the
+    /// run's own is a sub-agent's: its text, result and end are not the run's.
     #[serde(default)]
     pub speaker: Option<String>,
-    /// Lines of standard error, or of the CLI's own log, that report a failed call before the CLI retries it.
+    /// Lines of standard error, or of the CLI's own log, that report a failed call before the CLI
+    /// retries it.
     #[serde(default)]
     pub stderr_retries: Vec<StderrRetry>,
 }
@@ -59,7 +65,8 @@ pub struct FailedMessage {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct StderrRetry {
-    /// Substrings that the line must contain. `{session}` stands for the session, in a log that has lines of others.
+    /// Substrings that the line must contain. `{session}` stands for the session, in a log that has
+    /// lines of others.
     pub all: Vec<String>,
     /// The error message follows this substring.
     pub after: String,
@@ -94,7 +101,7 @@ impl StderrRetry {
 impl Stream {
     /// Returns whether the CLI itself wrote a message (see `remarks`).
     #[must_use]
-    pub fn is_remark(&self, message: &str) -> bool {
+    pub(crate) fn is_remark(&self, message: &str) -> bool {
         self.remarks
             .iter()
             .any(|beginning| message.starts_with(beginning.as_str()))
@@ -102,7 +109,7 @@ impl Stream {
 
     /// Returns whether a message announces that the CLI retries a failed call.
     #[must_use]
-    pub fn is_retry_note(&self, message: &str) -> bool {
+    pub(crate) fn is_retry_note(&self, message: &str) -> bool {
         self.retry_notes.iter().any(|note| message.trim() == note)
     }
 
@@ -138,13 +145,14 @@ impl Stream {
     }
 }
 
-/// How to interpret one kind of line. A path is a list of field names separated by dots. With `each`, paths start
-/// at the element (an empty path is the element itself); a path that starts with `$.` starts at the line.
+/// How to interpret one kind of line. A path is a list of field names separated by dots. With
+/// `each`, paths start at the element (an empty path is the element itself); a path that starts
+/// with `$.` starts at the line.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rule {
-    /// Conditions: a path of the line and its value. Alternatives are separated by `|`; `*` matches any value, `-`
-    /// an absent one.
+    /// Conditions: a path of the line and its value. Alternatives are separated by `|`; `*` matches
+    /// any value, `-` an absent one.
     #[serde(default)]
     pub when: BTreeMap<String, String>,
     /// Path of a list. The rule applies to each of its elements.
@@ -173,8 +181,8 @@ pub struct Rule {
     /// With `tool` or `input`: the call's id. Messages with the same id share one line in the log.
     #[serde(default)]
     pub call: Option<String>,
-    /// With `call`: the state of the call (`pending`, `in_progress`, `completed` or `failed`). Without it, the call
-    /// counts as running.
+    /// With `call`: the state of the call (`pending`, `in_progress`, `completed` or `failed`).
+    /// Without it, the call counts as running.
     #[serde(default)]
     pub call_state: Option<String>,
     /// The current step of a plan.
@@ -195,11 +203,12 @@ pub struct Rule {
     /// The error of a call that the CLI retries: one or several paths, separated by blanks.
     #[serde(default)]
     pub retry: Option<String>,
-    /// With `retry`: the cause, where the kind of line determines it. Otherwise `failures` find it in the
-    /// error message.
+    /// With `retry`: the cause, where the kind of line determines it. Otherwise `failures` find it
+    /// in the error message.
     #[serde(default)]
     pub retry_cause: Option<String>,
-    /// When a usage limit resets, in seconds since the epoch; used if the run fails because of the limit.
+    /// When a usage limit resets, in seconds since the epoch; used if the run fails because of the
+    /// limit.
     #[serde(default)]
     pub again: Option<String>,
     #[serde(default)]
@@ -216,7 +225,8 @@ pub struct Rule {
 #[serde(deny_unknown_fields)]
 pub struct SubagentPaths {
     pub id: String,
-    /// The sub-agent starts with this line. Other lines are ignored unless their sub-agent is known.
+    /// The sub-agent starts with this line. Other lines are ignored unless their sub-agent is
+    /// known.
     #[serde(default)]
     pub begins: bool,
     #[serde(default)]
@@ -264,7 +274,8 @@ pub struct PlainText {
     /// Prefixes of lines that the CLI prints before its answer.
     #[serde(default)]
     pub banner: Vec<String>,
-    /// Prefixes of lines after which the CLI retries. Text before such a line is neither an answer nor a failure.
+    /// Prefixes of lines after which the CLI retries. Text before such a line is neither an answer
+    /// nor a failure.
     #[serde(default)]
     pub retries: Vec<String>,
 }

@@ -8,14 +8,13 @@
 //! - [`signal`]: finds signal blocks in streamed text, and reads them.
 //! - [`text_retries`]: finds retries that a CLI reports in plain text.
 //!
-//! It is a separate crate because it is compiled for speed and the rest of the binary for size. Its interface
-//! has few generics, because generic code is compiled with its callers.
+//! It is a separate crate because it is compiled for speed and the rest of the binary for size. Its
+//! interface has few generics, because generic code is compiled with its callers.
 
 #![forbid(unsafe_code)]
 
 pub mod api_usage;
 pub mod calls;
-pub mod cut;
 pub mod decoder;
 pub mod format;
 pub mod reader;

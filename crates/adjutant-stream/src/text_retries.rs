@@ -1,8 +1,9 @@
-//! Retries that a CLI reports in plain text: an error, followed by a line that announces another try.
+//! Retries that a CLI reports in plain text: an error, followed by a line that announces another
+//! try.
 
-use crate::cut;
 use crate::format::{PlainText, Stream};
 use crate::reader::StreamUpdate;
+use adjutant_core::shorten;
 use memchr::memchr;
 
 /// Longest line that is examined, in bytes. A longer one counts as other text.
@@ -74,7 +75,7 @@ impl TextRetries {
             self.is_retrying = true;
             updates.push(StreamUpdate::Retry { error, cause: None });
         } else if begins_with(&self.errors) {
-            self.error = Some(cut::head(line.trim_end(), ERROR_BYTES_MAX).to_owned());
+            self.error = Some(shorten::head(line.trim_end(), ERROR_BYTES_MAX).to_owned());
         } else if self.is_retrying
             && self.error.is_none()
             && (self.is_overlong || !line.trim().is_empty())

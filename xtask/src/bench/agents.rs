@@ -1,11 +1,12 @@
-//! The vendors' CLIs: the rate at which their streams are read, and the delay that Adjutant adds to their first event.
+//! The vendors' CLIs: the rate at which their streams are read, and the delay that Adjutant adds to
+//! their first event.
 
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result};
 use crate::stats::{Row, Samples};
 
-use adjutant::preset::{self, Driver};
-use adjutant::view::{AgentView, Cancel, RunView};
+use adjutant_api::preset::{self, Driver};
+use adjutant_api::view::{AgentView, Cancel, RunView};
 use adjutant_stream::reader::{Reader, ReaderConfig};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -235,11 +236,12 @@ const AIDER: [&str; 16] = [
     "--message=hello",
 ];
 
-/// The text of the model's answers. It is the first event of a CLI without a structured stream: its first lines are a
-/// banner, which is not shown.
+/// The text of the model's answers. It is the first event of a CLI without a structured stream: its
+/// first lines are a banner, which is not shown.
 const ANSWER: &str = "hello back";
 
-/// Starts a server with an OpenAI-compatible API that gives the same answer to each request. Returns its address.
+/// Starts a server with an OpenAI-compatible API that gives the same answer to each request.
+/// Returns its address.
 fn answering_model() -> Result<String> {
     let body = serde_json::json!({
         "id": "1", "object": "chat.completion", "created": 1, "model": "gpt-4o",

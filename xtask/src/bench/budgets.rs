@@ -1,14 +1,15 @@
-//! Budgets with real processes: the gates of a tree's runs race for the tree's budget. No request may begin after a gate has
-//! refused a request because nothing is left. Raising the budget resumes the runs, which race again.
+//! Budgets with real processes: the gates of a tree's runs race for the tree's budget. No request
+//! may begin after a gate has refused a request because nothing is left. Raising the budget resumes
+//! the runs, which race again.
 
 use super::gate::{Connection, KEY, answer};
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result};
 use crate::stats::Row;
-use adjutant::client::Client;
-use adjutant::view::{
+use adjutant_api::view::{
     AnswerOne, AnswerRequests, Cancel, ChangeBudget, DecisionWord, Dispatch, GetRun, RunView,
 };
+use adjutant_net::hub_client::Client;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -33,7 +34,8 @@ const BUDGET: u64 = 150;
 const ANSWER_TOKENS: u64 = 11;
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The agent reports the address of its model's API. The leading agent delegates first. The script starts no other program before that.
+/// The agent reports the address of its model's API. The leading agent delegates first. The script
+/// starts no other program before that.
 const AGENT: &str = r#"#!/bin/sh
 while read -r line; do
   case "$line" in *lead-the-race*) leads=1 ;; esac
@@ -54,7 +56,8 @@ exec sleep 1000
 struct Race {
     /// Whether a gate has refused a request.
     is_refused: AtomicBool,
-    /// Whether the responses so far have used the whole budget, whether or not the hub has recorded it.
+    /// Whether the responses so far have used the whole budget, whether or not the hub has recorded
+    /// it.
     used: AtomicU64,
     begun: AtomicU64,
     late: AtomicU64,
@@ -256,7 +259,8 @@ async fn races_of_tree(
         all.over = all
             .over
             .max(race.used.load(Ordering::SeqCst).saturating_sub(BUDGET));
-        // A raised budget resumes stopped runs only. The run with the budget is the last in the list.
+        // A raised budget resumes stopped runs only. The run with the budget is the last in the
+        // list.
         for run in &runs {
             beyond = until(&client, run, |view| view.state.as_str() == "stopped")
                 .await?

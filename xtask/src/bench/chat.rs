@@ -4,9 +4,9 @@ use super::{Bench, in_lab};
 use crate::agent::{Level, Returned, Task};
 use crate::lab::{Lab, Result, monotonic_ns};
 use crate::stats::{Row, Samples};
-use adjutant::client::Client;
-use adjutant::view::{AnswerOne, AnswerRequests, Dispatch, RunView, Wait, WaitUntil};
+use adjutant_api::view::{AnswerOne, AnswerRequests, Dispatch, RunView, Wait, WaitUntil};
 use adjutant_core::RunStateKind;
+use adjutant_net::hub_client::Client;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -66,7 +66,8 @@ pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Answers each question of a worker, which may run in a pool, and returns the times until its blocked calls returned.
+/// Answers each question of a worker, which may run in a pool, and returns the times until its
+/// blocked calls returned.
 pub async fn answers(bench: &Bench, lab: &Lab, pool: Option<&str>) -> Result<Samples> {
     let client = lab.client();
     let out = lab.dir.path().join("returned");
@@ -124,8 +125,8 @@ pub async fn answers(bench: &Bench, lab: &Lab, pool: Option<&str>) -> Result<Sam
     Ok(times)
 }
 
-/// Waits for the file that an agent writes at its end. Asks the hub only rarely whether the agent is still running, because
-/// frequent calls would affect the measurement.
+/// Waits for the file that an agent writes at its end. Asks the hub only rarely whether the agent
+/// is still running, because frequent calls would affect the measurement.
 pub async fn read_when_there<T: serde::de::DeserializeOwned>(
     lab: &Lab,
     client: &Client,
@@ -140,9 +141,9 @@ pub async fn read_when_there<T: serde::de::DeserializeOwned>(
         }
         if look.is_multiple_of(100) {
             let view = client
-                .call(&adjutant::view::GetRun {
+                .call(&adjutant_api::view::GetRun {
                     run: run.run_id.clone(),
-                    ..adjutant::view::GetRun::default()
+                    ..adjutant_api::view::GetRun::default()
                 })
                 .await?;
             if view.state == RunStateKind::Finished && !out.exists() {

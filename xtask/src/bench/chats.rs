@@ -4,11 +4,11 @@ use super::{Bench, in_lab};
 use crate::lab::{Lab, Result, monotonic_ns, pss_mb};
 use crate::mcp::Mcp;
 use crate::stats::{Row, Samples};
-use adjutant::client::Client;
-use adjutant::view::{
+use adjutant_api::view::{
     Activity, CarriedChat, CarriedEntry, CarriedMember, ChatView, ImportChat, ListChats, Search,
     ShowChat, StartChat,
 };
+use adjutant_net::hub_client::Client;
 use serde_json::json;
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
@@ -353,7 +353,8 @@ async fn time_search(client: &Client, word: &str, best: bool, least: i64) -> Res
     Ok(time)
 }
 
-/// Imports a chat in which the client `bench` takes part; its messages are numbered from `first` on.
+/// Imports a chat in which the client `bench` takes part; its messages are numbered from `first`
+/// on.
 async fn load(client: &Client, title: &str, messages: i64, first: i64) -> Result<ChatView> {
     const FILLER: [&str; 12] = [
         "parser", "index", "server", "latency", "branch", "review", "schema", "cursor", "window",

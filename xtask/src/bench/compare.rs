@@ -1,4 +1,5 @@
-//! Compares two binaries (`--against`): each measurement runs with both in turn, so that a change of the machine's load affects both.
+//! Compares two binaries (`--against`): each measurement runs with both in turn, so that a change
+//! of the machine's load affects both.
 
 use crate::stats::{Measured, Row};
 use std::path::{Path, PathBuf};
@@ -37,8 +38,8 @@ impl Binaries {
         self.before.is_none() || !WITHOUT_ADJ.contains(&measurement)
     }
 
-    /// Returns the binaries in the order in which they are measured, each with whether it is the one before. The first and the second place
-    /// alternate too.
+    /// Returns the binaries in the order in which they are measured, each with whether it is the
+    /// one before. The first and the second place alternate too.
     pub fn in_turn(&self) -> Vec<(&Path, bool)> {
         let now = (self.now.as_path(), false);
         let Some(before) = &self.before else {
@@ -72,8 +73,8 @@ pub fn summary(mut parts: Vec<Part>) -> Vec<Row> {
         .collect()
 }
 
-/// Compares the medians of a row, and names the ratio of the best values, on which the machine's load has less effect. `None`: it is no
-/// number, or only one binary has it.
+/// Compares the medians of a row, and names the ratio of the best values, on which the machine's
+/// load has less effect. `None`: it is not a number, or only one binary has it.
 fn compared(row: &Row, parts: &[Part]) -> Option<Row> {
     let is_cost = matches!(row.measured?, Measured::Cost(_));
     let from_best = |is_before: bool| {

@@ -1,8 +1,8 @@
 //! Many live runs at once, and the hub's idle cost with them.
 
 use crate::lab::{Lab, Result, cpu_time};
-use adjutant::client::Client;
-use adjutant::view::{ListRuns, RunView};
+use adjutant_api::view::{ListRuns, RunView};
+use adjutant_net::hub_client::Client;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;

@@ -1,9 +1,10 @@
-//! Two hubs that share a store on PostgreSQL: how long the store accepts no writes when the leader ends.
+//! Two hubs that share a store on PostgreSQL: how long the store accepts no writes when the leader
+//! ends.
 
 use super::Bench;
 use crate::lab::{Lab, Result, replied};
 use crate::stats::{Row, Samples};
-use adjutant::view::{ListChats, StartChat, codes};
+use adjutant_api::view::{ListChats, StartChat, codes};
 use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -24,7 +25,8 @@ enum End {
     Stop,
 }
 
-/// Measures the time from the end of the leader until a write, which its client repeats, is acknowledged by the other hub.
+/// Measures the time from the end of the leader until a write, which its client repeats, is
+/// acknowledged by the other hub.
 pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
     let labs = bench.labs_of_one_store("store_shared = true\nlisten = \"127.0.0.1:0\"\n")?;
     let mut writes = 0;
@@ -116,7 +118,7 @@ async fn take_over(first: &Lab, second: &Lab, end: End, number: u32) -> Result<D
 }
 
 async fn until_written(
-    client: &adjutant::client::Client,
+    client: &adjutant_net::hub_client::Client,
     write: &StartChat,
     key: &str,
 ) -> Result<()> {

@@ -4,7 +4,7 @@ use super::Bench;
 use super::http::Connection;
 use crate::lab::{Lab, Result};
 use crate::stats::Row;
-use adjutant::link::{
+use adjutant_api::protocol::{
     GetRunnerWork, JoinRunner, RUNNER_HOME, RUNNER_SESSION, RunnerJoined, RunnerWork,
 };
 use std::collections::BTreeSet;
@@ -26,7 +26,8 @@ pub const POOL: &str = "fleet";
 const LIMIT: Duration = Duration::from_secs(300);
 pub const CONFIG: &str = "listen = \"127.0.0.1:0\"\n[pools.fleet]\nrunners = true\nslots = 10000\n";
 
-/// Measures how many queued runs a second arrive at runners that this program plays: it makes their calls, and starts nothing.
+/// Measures how many queued runs a second arrive at runners that this program plays: it makes their
+/// calls, and starts nothing.
 pub async fn claims(bench: &Bench) -> Result<Vec<Row>> {
     let queued = bench.scale.queued_for_runners;
     let lab = Arc::new(bench.lab(CONFIG)?);

@@ -1,11 +1,11 @@
-//! The gate to a model's API, in a real supervisor with a real hub: the time that it adds to the first byte, the rate at which it
-//! streams and counts, and its memory.
+//! The gate to a model's API, in a real supervisor with a real hub: the time that it adds to the
+//! first byte, the rate at which it streams and counts, and its memory.
 
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result, lock_pid, pss_mb};
 use crate::stats::{Row, Samples};
-use adjutant::client::Client;
-use adjutant::view::RunView;
+use adjutant_api::view::RunView;
+use adjutant_net::hub_client::Client;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
@@ -133,7 +133,8 @@ pub(super) fn answer(stream: &TcpStream) {
     }
 }
 
-/// Reads the head of a request. Returns whether it asks for a long stream, and the length of its body.
+/// Reads the head of a request. Returns whether it asks for a long stream, and the length of its
+/// body.
 fn request(reader: &mut BufReader<&TcpStream>) -> Option<(bool, usize)> {
     let (mut is_long, mut length) = (false, 0);
     loop {

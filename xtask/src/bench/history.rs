@@ -4,10 +4,10 @@ use super::fleet::{self, POOL};
 use super::{Bench, ms};
 use crate::lab::{Lab, Result};
 use crate::stats::{Row, Samples};
-use adjutant::client::Client;
-use adjutant::store::{Place, Store, append_event};
-use adjutant::view::{Call, GetRun, ListRequests, ListRuns, ReadEvents, Wait};
+use adjutant_api::view::{Call, GetRun, ListRequests, ListRuns, ReadEvents, Wait};
 use adjutant_core::{EventKind, RunId};
+use adjutant_net::hub_client::Client;
+use adjutant_store::store::{Store, StoreLocation, append_event};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -32,7 +32,8 @@ struct Times {
     of_run: Samples,
 }
 
-/// Measures a dispatch, the list of runs, the display of one, the inbox, and pages of the history, with a short and a long history.
+/// Measures a dispatch, the list of runs, the display of one, the inbox, and pages of the history,
+/// with a short and a long history.
 pub async fn replies(bench: &Bench) -> Result<Vec<Row>> {
     let lab = Arc::new(bench.lab(fleet::CONFIG)?);
     lab.start_hub()?;
@@ -89,7 +90,7 @@ async fn append(lab: &Arc<Lab>, count: usize) -> Result<()> {
     let store = Store::open_at(&lab.home, place_of(lab)?)?;
     for first in (0..count).step_by(TOGETHER) {
         let runs = runs.clone();
-        let append = move |tx: &mut adjutant::store::Tx<'_>| {
+        let append = move |tx: &mut adjutant_store::store::Tx<'_>| {
             for number in first..(first + TOGETHER).min(count) {
                 let kind = if number % 2 == 0 {
                     EventKind::RunStalled
@@ -103,7 +104,7 @@ async fn append(lab: &Arc<Lab>, count: usize) -> Result<()> {
                     "person",
                     None,
                     "hub",
-                    "no output and no call for 300 s",
+                    "no output and no call for 5m",
                 )?;
             }
             Ok(())
@@ -114,16 +115,17 @@ async fn append(lab: &Arc<Lab>, count: usize) -> Result<()> {
     lab.start_hub()
 }
 
-/// Returns where the store of a lab is. The configuration that this program would read is another one.
-fn place_of(lab: &Lab) -> Result<Place> {
+/// Returns where the store of a lab is. The configuration that this program would read is another
+/// one.
+fn place_of(lab: &Lab) -> Result<StoreLocation> {
     let config = std::fs::read_to_string(lab.home.dir.join("config.toml"))?;
     Ok(
         match config
             .lines()
             .find_map(|line| line.strip_prefix("store = \"")?.strip_suffix('"'))
         {
-            Some(url) => Place::Postgres(url.parse()?),
-            None => Place::Home(lab.home.clone()),
+            Some(url) => StoreLocation::Postgres(url.parse()?),
+            None => StoreLocation::Home(lab.home.clone()),
         },
     )
 }

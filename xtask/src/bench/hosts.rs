@@ -8,7 +8,7 @@ use crate::fleet::site::{CERTIFICATE, KEY, write_private};
 use crate::floor;
 use crate::lab::{Lab, Result};
 use crate::stats::{Row, Samples};
-use adjutant::view::HubView;
+use adjutant_api::view::HubView;
 use rustix::process::{Signal, kill_process};
 use serde::Deserialize;
 use std::net::{TcpListener, TcpStream};
@@ -83,7 +83,8 @@ pub async fn answer(bench: &Bench) -> Result<Vec<Row>> {
     ])
 }
 
-/// The machines of hub and runner: network namespaces with a switch between them. `None`: both are this machine.
+/// The machines of hub and runner: network namespaces with a switch between them. `None`: both are
+/// this machine.
 struct Machines(Option<Network>);
 
 impl Machines {

@@ -3,7 +3,7 @@
 use super::{Bench, in_lab};
 use crate::lab::{Result, cpu_time};
 use crate::stats::{Row, Samples, short};
-use adjutant::view::GetRun;
+use adjutant_api::view::GetRun;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

@@ -4,9 +4,9 @@ use super::crowd::gather;
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result, monotonic_ns, private_mb, pss_mb, written_mb};
 use crate::stats::{Row, Samples, short};
-use adjutant::client::Client;
-use adjutant::view::{Cancel, Dispatch, ReadEvents, RunView};
+use adjutant_api::view::{Cancel, Dispatch, ReadEvents, RunView};
 use adjutant_core::RunStateKind;
+use adjutant_net::hub_client::Client;
 use rustix::net::sockopt::set_socket_recv_buffer_size;
 use rustix::net::{AddressFamily, SocketType, connect, socket};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -43,7 +43,8 @@ const COLUMNS: u16 = 120;
 const PARKS: &str = "tool ask_parent {\"question\": \"Which one?\", \"options\": [\"red\", \"green\"], \"wait_s\": 0}\nresume-here\nsay after";
 const LISTENS: &str = "live_runs_max = 100\nlisten = \"127.0.0.1:0\"\n[pools.held]\nslots = 1\n";
 
-/// Measures how fast an event reaches all clients that read the event stream, beside others that read nothing.
+/// Measures how fast an event reaches all clients that read the event stream, beside others that
+/// read nothing.
 pub async fn streams(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, LISTENS, |lab| async move {
         let client = lab.client();
@@ -108,7 +109,8 @@ pub async fn streams(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Measures `adj top` with many runs: its usage while events arrive, and the time from a key to the redraw.
+/// Measures `adj top` with many runs: its usage while events arrive, and the time from a key to the
+/// redraw.
 pub async fn top(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, LISTENS, |lab| async move {
         let client = lab.client();
@@ -251,8 +253,8 @@ async fn settled(lab: &Lab) -> Result<HubCost> {
     })
 }
 
-/// Fills the home with unfinished runs, few of them with processes: running, parked with an open question, and queued in a paused
-/// pool.
+/// Fills the home with unfinished runs, few of them with processes: running, parked with an open
+/// question, and queued in a paused pool.
 async fn fill(lab: &Arc<Lab>, client: &Client, bench: &Bench) -> Result<String> {
     lab.run(&["pools", "pause", "held"])?;
     let running = (bench.scale.live_runs.min(RUNS) / 25).max(RUNNING_MIN);
@@ -284,7 +286,8 @@ async fn hold(lab: &Lab, client: &Client) -> Result<RunView> {
         .await?)
 }
 
-/// Starts and cancels queued runs, an event every tenth of a second, and returns the events a second.
+/// Starts and cancels queued runs, an event every tenth of a second, and returns the events a
+/// second.
 async fn make_events(lab: Arc<Lab>, count: u64) -> Result<f64> {
     let client = lab.client();
     let mut pace = tokio::time::interval(Duration::from_millis(1_000 / EVENTS_PER_S));
@@ -380,8 +383,8 @@ async fn read_events(mut lines: Lines, arrivals: mpsc::UnboundedSender<Arrival>)
     Ok(())
 }
 
-/// Reads what a stream has for a client that read nothing so far: up to the event `last`, or less if the hub has cut it. Returns the
-/// position of the last complete event.
+/// Reads what a stream has for a client that read nothing so far: up to the event `last`, or less
+/// if the hub has cut it. Returns the position of the last complete event.
 fn read_rest(stream: TcpStream, last: i64) -> Result<i64> {
     stream.set_read_timeout(Some(EVENT_MAX))?;
     let (mut seq, mut next) = (0, 0);
@@ -461,7 +464,8 @@ impl Address {
         Ok(stream)
     }
 
-    /// Returns whether a new connection has all events after a position, up to the last one, in order.
+    /// Returns whether a new connection has all events after a position, up to the last one, in
+    /// order.
     async fn catches_up(&self, client: &Client, after: i64, last: i64) -> Result<bool> {
         let mut lines = self.follow(&format!("?since={after}")).await?;
         let mut seq = after;
@@ -573,7 +577,8 @@ async fn usage(pid: u32, length: Duration) -> Result<f64> {
     Ok(Duration::from_nanos(used).as_secs_f64() / start.elapsed().as_secs_f64() * 100.0)
 }
 
-/// Returns the CPU time of each thread, in nanoseconds: the kernel counts ticks of 10 ms for whole processes.
+/// Returns the CPU time of each thread, in nanoseconds: the kernel counts ticks of 10 ms for whole
+/// processes.
 fn running_ns(pid: u32) -> Result<HashMap<String, u64>> {
     let mut found = HashMap::new();
     for entry in std::fs::read_dir(format!("/proc/{pid}/task"))? {

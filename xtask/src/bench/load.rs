@@ -17,7 +17,8 @@ use std::time::{Duration, Instant};
 
 const PAIRS: usize = 50;
 
-/// Measures pairs that call the hub's API from one process, with a thread for each side of each pair.
+/// Measures pairs that call the hub's API from one process, with a thread for each side of each
+/// pair.
 pub async fn pairs(bench: &Bench) -> Result<Vec<Row>> {
     let scale = bench.scale;
     let lab = bench.lab("live_runs_max = 100")?;

@@ -1,12 +1,14 @@
-//! The loss of many attempts at once: how fast the hub records it, and whether it answers other calls meanwhile.
+//! The loss of many attempts at once: how fast the hub records it, and whether it answers other
+//! calls meanwhile.
 //!
-//! This program plays the runners: it takes the orders and starts nothing. Then none of the runners calls any more.
+//! This program plays the runners: it takes the orders and starts nothing. Then none of the runners
+//! calls any more.
 
 use super::http::Connection;
 use super::{Bench, fleet};
 use crate::lab::{Lab, Result};
 use crate::stats::{Row, Samples};
-use adjutant::link::{
+use adjutant_api::protocol::{
     GetRunnerWork, JoinRunner, RUNNER_HOME, RUNNER_SESSION, RunnerJoined, RunnerWork,
 };
 use std::sync::Arc;
@@ -107,7 +109,8 @@ fn play(url: &str, token: &str, number: usize, taken: &AtomicUsize, count: usize
     Ok(())
 }
 
-/// Waits until the hub has recorded all losses. Returns how long that has taken from the first one, and how long dispatches have taken meanwhile.
+/// Waits until the hub has recorded all losses. Returns how long that has taken from the first one,
+/// and how long dispatches have taken meanwhile.
 async fn until_lost(lab: &Arc<Lab>, count: u64) -> Result<(f64, Samples)> {
     let (client, waiting) = (lab.client(), Instant::now());
     let mut dispatches = Samples::default();

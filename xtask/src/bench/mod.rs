@@ -1,4 +1,5 @@
-//! `cargo xtask bench`: measures the promised figures, each with the machine's own limit (floor) in the same minute.
+//! `cargo xtask bench`: measures the promised figures, each with the machine's own limit (floor) in
+//! the same minute.
 
 mod agents;
 mod budgets;
@@ -187,14 +188,16 @@ impl Bench {
         self.floors.append_fdatasync.p50()
     }
 
-    /// Returns the floor of a durable write to the store: an append with `fdatasync`, or a commit on PostgreSQL.
+    /// Returns the floor of a durable write to the store: an append with `fdatasync`, or a commit
+    /// on PostgreSQL.
     fn commit_ms(&self) -> f64 {
         self.postgres
             .as_ref()
             .map_or_else(|| self.fdatasync_ms(), |postgres| postgres.commit.p50())
     }
 
-    /// Measures how many rows a second clients take from a queue on the server. `None`: the store is not on one.
+    /// Measures how many rows a second clients take from a queue on the server. `None`: the store
+    /// is not on one.
     fn skip_locked_per_s(&self, clients: usize, count: usize) -> Option<f64> {
         self.postgres
             .as_ref()
@@ -241,10 +244,10 @@ impl Bench {
     }
 }
 
-/// Runs the measurements whose name contains a text of `only` (empty: all), and prints the table. A missed target is reported but is no
-/// failure, because times on a shared machine vary.
-/// With `postgres`, the stores are on a PostgreSQL server of its own, and only what has targets there is measured.
-/// With `against`, `adj` is compared with this binary.
+/// Runs the measurements whose name contains a text of `only` (empty: all), and prints the table. A
+/// missed target is reported but is no failure, because times on a shared machine vary. With
+/// `postgres`, the stores are on a PostgreSQL server of its own, and only what has targets there is
+/// measured. With `against`, `adj` is compared with this binary.
 pub async fn run(
     adj: PathBuf,
     quick: bool,

@@ -3,11 +3,11 @@
 use super::{Bench, in_lab};
 use crate::lab::{Result, monotonic_ns};
 use crate::stats::{Row, Samples};
-use adjutant::config::Home;
-use adjutant::ops::{Caller, Ops};
-use adjutant::store::Store;
-use adjutant::view::Say;
+use adjutant_api::view::Say;
 use adjutant_core::{ClientName, Principal};
+use adjutant_home::config::Home;
+use adjutant_hub::ops::{Caller, Ops};
+use adjutant_store::store::Store;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -3,18 +3,18 @@
 use super::Bench;
 use crate::lab::Result;
 use crate::stats::{Row, Samples};
-use adjutant::clock;
-use adjutant::config::{Config, Home};
-use adjutant::store::{
-    ConfiguredPool, DispatchEnv, NewRun, Pools, Run, RunInput, StartPlace, Store, next_to_start,
-    slots_used,
-};
-use adjutant_core::pool::{AfterFailed, PoolPlace};
+use adjutant_core::pool::{AfterFailed, PoolTarget};
 use adjutant_core::run::Retention;
 use adjutant_core::signal::{Independence, Priority};
 use adjutant_core::tree::Rank;
 use adjutant_core::{
     AgentName, AgentSpec, ClientName, PoolName, Principal, RunEvent, RunId, StopReason,
+};
+use adjutant_home::config::{Config, Home};
+use adjutant_os::clock;
+use adjutant_store::store::{
+    ConfiguredPool, DispatchEnv, NewRun, Pools, Run, RunInput, StartTarget, Store, next_to_start,
+    slots_used,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -89,7 +89,7 @@ pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
         }
         wrong += usize::from(won.len() != 1);
         for run in won {
-            let end = move |tx: &mut adjutant::store::Tx<'_>| {
+            let end = move |tx: &mut adjutant_store::store::Tx<'_>| {
                 let run = tx.advance(
                     &run,
                     RunEvent::StopAsked(StopReason::Cancelled),
@@ -126,7 +126,7 @@ async fn claim_next(store: &Store, slots: u64) -> Result<(Duration, Option<Run>)
     let pool = ConfiguredPool {
         slots,
         keep_slot: true,
-        place: PoolPlace::Here,
+        place: PoolTarget::Here,
     };
     let configured: BTreeMap<PoolName, ConfiguredPool> = POOLS
         .iter()
@@ -139,7 +139,7 @@ async fn claim_next(store: &Store, slots: u64) -> Result<(Duration, Option<Run>)
             tx.connection(),
             &pools,
             &slots_used(tx.connection(), &pools)?,
-            &StartPlace::Here,
+            &StartTarget::Here,
         )? {
             Some(run) => Some(tx.claim(&run, &[1; 32], None, RETENTION)?),
             None => None,

@@ -4,8 +4,8 @@ use super::fleet::{self, POOL};
 use super::{Bench, ms};
 use crate::lab::{Lab, Result};
 use crate::stats::{Row, Samples};
-use adjutant::client::Client;
-use adjutant::view::{Call, GetRun, GetStats, ListPools, ListRuns};
+use adjutant_api::view::{Call, GetRun, GetStats, ListPools, ListRuns};
+use adjutant_net::hub_client::Client;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -32,8 +32,8 @@ struct Times {
     stats: Samples,
 }
 
-/// Measures a dispatch, a page of the list, the display of a run, the pools, the state of the hub and the statistics, with a short and a long
-/// queue.
+/// Measures a dispatch, a page of the list, the display of a run, the pools, the state of the hub
+/// and the statistics, with a short and a long queue.
 pub async fn replies(bench: &Bench) -> Result<Vec<Row>> {
     let lab = Arc::new(bench.lab(fleet::CONFIG)?);
     lab.start_hub()?;

@@ -5,9 +5,9 @@ use super::{Bench, in_lab};
 use crate::lab::{Lab, Result, lock_pid, pss_mb};
 use crate::mcp::Mcp;
 use crate::stats::{Row, Samples};
-use adjutant::client::Client;
-use adjutant::view::{Cancel, ListRuns, RunView, Wait, WaitUntil};
+use adjutant_api::view::{Cancel, ListRuns, RunView, Wait, WaitUntil};
 use adjutant_core::{OutcomeKind, RunStateKind};
+use adjutant_net::hub_client::Client;
 use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -101,9 +101,9 @@ pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Returns the memory of all processes of Adjutant for one live run: guard, supervisor and the namespace's init. The
-/// supervisor also serves the worker's MCP.
-fn memory_of_run(dir: &adjutant::link::AttemptDir) -> Result<f64> {
+/// Returns the memory of all processes of Adjutant for one live run: guard, supervisor and the
+/// namespace's init. The supervisor also serves the worker's MCP.
+fn memory_of_run(dir: &adjutant_api::protocol::AttemptDir) -> Result<f64> {
     let guard = lock_pid(&dir.guard_lock())?;
     let mut total = 0.0;
     let mut look_at = vec![guard];

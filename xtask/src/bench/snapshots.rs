@@ -3,10 +3,10 @@
 use super::{Bench, in_lab};
 use crate::lab::Result;
 use crate::stats::{Row, Samples};
-use adjutant::git::{self, Git, NewSnapshot, Repo, Scratch};
-use adjutant::view::{Dispatch, ReadEvents};
+use adjutant_api::view::{Dispatch, ReadEvents};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, EventKind, Isolation, RunId, Time};
+use adjutant_git::git::{self, Git, NewSnapshot, Repo, Scratch};
 use std::io::{BufWriter, Seek, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -106,8 +106,8 @@ pub async fn diff(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Measures the time from the end of an isolated run until its conflicts with all siblings are recorded. All runs change the same
-/// file.
+/// Measures the time from the end of an isolated run until its conflicts with all siblings are
+/// recorded. All runs change the same file.
 pub async fn conflicts(bench: &Bench) -> Result<Vec<Row>> {
     in_lab(bench, "", |lab| async move {
         let dir = lab.dir.path().join("tree");
@@ -166,8 +166,8 @@ pub async fn conflicts(bench: &Bench) -> Result<Vec<Row>> {
     .await
 }
 
-/// Creates a repository with this many committed files, and waits until they are on disk. The commit is imported as one pack:
-/// `git add` would write a file for each object.
+/// Creates a repository with this many committed files, and waits until they are on disk. The
+/// commit is imported as one pack: `git add` would write a file for each object.
 fn repository(dir: &Path, files: usize) -> Result<()> {
     std::fs::create_dir_all(dir)?;
     let mut import = tempfile::tempfile()?;

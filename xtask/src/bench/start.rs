@@ -4,9 +4,9 @@ use super::{Bench, in_lab};
 use crate::lab::{Result, monotonic_ns};
 use crate::mcp::Mcp;
 use crate::stats::{Row, Samples};
-use adjutant::client::Client;
-use adjutant::view::{Dispatch, StopHub, WaitUntil};
+use adjutant_api::view::{Dispatch, StopHub, WaitUntil};
 use adjutant_core::{Fence, OutcomeKind};
+use adjutant_net::hub_client::Client;
 use serde_json::json;
 use std::path::Path;
 use std::process::Stdio;
@@ -121,7 +121,7 @@ pub async fn fence(bench: &Bench) -> Result<Vec<Row>> {
 async fn first_instruction_ns(client: &Client, journal: &Path, order: &Dispatch) -> Result<u64> {
     let start_ns = monotonic_ns();
     let run = client.call(order).await?;
-    let wait = adjutant::view::Wait {
+    let wait = adjutant_api::view::Wait {
         runs: vec![run.run_id.clone()],
         until: WaitUntil::All,
         after: None,

@@ -1,19 +1,20 @@
 //! Workers on runners that wait for answers: the memory of the hub, and whether answers reach them.
 //!
-//! This program plays the runners: it makes their calls, over TLS and as they do, and starts nothing. As for a real one, two calls of each
-//! worker wait at the hub: its supervisor's for orders, and its own for the answer.
+//! This program plays the runners: it makes their calls, over TLS and as they do, and starts
+//! nothing. As for a real one, two calls of each worker wait at the hub: its supervisor's for
+//! orders, and its own for the answer.
 
 use super::hosts::{RunnerToken, TLS, write_certificate};
 use super::{Bench, fleet};
 use crate::lab::{Lab, Result, private_mb, rss_mb};
 use crate::stats::{Row, Samples, short};
-use adjutant::link::{
+use adjutant_api::protocol::{
     ATTEMPT_TOKEN, Fact, FactKind, FactsStored, GetOrders, GetRunnerWork, JoinRunner, Orders,
     PostFacts, RUNNER_HOME, RUNNER_RELAY, RUNNER_SESSION, RunnerJoined, RunnerWork, headers,
 };
-use adjutant::remote::{Connections, Trust};
-use adjutant::view::{AnswerOne, AnswerRequests, Ask, AskAndWait, RequestView};
+use adjutant_api::view::{AnswerOne, AnswerRequests, Ask, AskAndWait, RequestView};
 use adjutant_core::Fingerprint;
+use adjutant_net::remote::{Connections, Trust};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -230,7 +231,7 @@ impl Runner {
 
 impl Worker {
     async fn relay<T: DeserializeOwned>(&self, path: &str, call: &impl Serialize) -> Result<T> {
-        let key = adjutant::client::fresh_key();
+        let key = adjutant_net::hub_client::fresh_key();
         let own = [
             (headers::ATTEMPT, self.attempt.as_str()),
             (ATTEMPT_TOKEN, &self.token),
@@ -312,7 +313,8 @@ impl Worker {
     }
 }
 
-/// Starts the queued runs on the runners. Returns their workers, those of each runner far from each other.
+/// Starts the queued runs on the runners. Returns their workers, those of each runner far from each
+/// other.
 async fn start(lab: &Arc<Lab>, workers: usize) -> Result<Vec<Worker>> {
     let url = lab.hub().await?.url.ok_or("the hub does not listen")?;
     let slots = workers / RUNNERS;
@@ -368,7 +370,8 @@ struct Waits {
 }
 
 impl Waits {
-    /// Lets workers wait, one of each runner at a time, until all do or the hub refuses those of all runners.
+    /// Lets workers wait, one of each runner at a time, until all do or the hub refuses those of
+    /// all runners.
     async fn begin(lab: &Lab, workers: Vec<Worker>) -> Result<Self> {
         let workers: Vec<Arc<Worker>> = workers.into_iter().map(Arc::new).collect();
         let (sender, ended) = unbounded_channel();
@@ -441,7 +444,8 @@ impl Waits {
     }
 }
 
-/// Answers some of the workers, one after the other. Returns the times until their calls returned, and how many did not.
+/// Answers some of the workers, one after the other. Returns the times until their calls returned,
+/// and how many did not.
 async fn answer(lab: &Lab, waits: &mut Waits) -> Result<(Samples, usize)> {
     let client = lab.client();
     let (mut times, mut lost) = (Samples::default(), 0);

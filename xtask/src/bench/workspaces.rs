@@ -3,8 +3,8 @@
 use super::Bench;
 use crate::lab::Result;
 use crate::stats::{Row, Samples};
-use adjutant::git::{self, Git, NewWorkspace};
 use adjutant_core::{Isolation, RunId, Time};
+use adjutant_git::git::{self, Git, NewWorkspace};
 use rustix::fs::Mode;
 use std::path::Path;
 use std::process::Command;
@@ -14,7 +14,8 @@ const FILES: usize = 2_000;
 const FILE_BYTES: usize = 38_000;
 const WORKSPACES: usize = 5;
 
-/// Measures creating a clone of the tree, compared with copying its files, and the data that git stores for it.
+/// Measures creating a clone of the tree, compared with copying its files, and the data that git
+/// stores for it.
 pub async fn measure(_: &Bench) -> Result<Vec<Row>> {
     let (dir, home) = (tempfile::tempdir()?, tempfile::tempdir()?);
     let tree = dir.path().join("tree");

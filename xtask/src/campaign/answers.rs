@@ -3,7 +3,7 @@
 use super::ledger::{Decided, Shared, lock};
 use super::plan::Decisions;
 use crate::lab::Lab;
-use adjutant::view::{
+use adjutant_api::view::{
     AnswerOne, AnswerRequests, DecisionWord, ErrorView, ListRequests, RequestView, codes,
 };
 use adjutant_core::RequestKind;
@@ -106,7 +106,8 @@ async fn answer(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, number: 
     }
 }
 
-/// Decides an approval or a delegation. At most one decision may be accepted; an approval may then be revoked.
+/// Decides an approval or a delegation. At most one decision may be accepted; an approval may then
+/// be revoked.
 async fn decide(
     lab: &Arc<Lab>,
     ledger: &Shared,

@@ -4,12 +4,12 @@ use super::delivery::{Ended, delivery_problems};
 use super::ledger::{Ledger, Shared, lock};
 use super::plan::{Kind, TOKENS};
 use crate::lab::{Lab, Result};
-use adjutant::client::Client;
-use adjutant::view::{
+use adjutant_api::view::{
     GetRun, ListRequests, ListRuns, ReadRequest, RequestView, Resume, RunView, Word,
 };
 use adjutant_core::budget::UNSTATED_TOKENS;
 use adjutant_core::{DecisionKind, OutcomeKind, RequestKind, RunStateKind};
+use adjutant_net::hub_client::Client;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -212,8 +212,8 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
     Ok(all)
 }
 
-/// Describes the error if a budget was lost or duplicated. All runs of the tree must have ended, and each attempt is charged at most
-/// once.
+/// Describes the error if a budget was lost or duplicated. All runs of the tree must have ended,
+/// and each attempt is charged at most once.
 fn budget_problem(view: &RunView, children: &[RunView]) -> Option<String> {
     let budget = view.budgets.first()?;
     let all_ended = view.state == RunStateKind::Finished
@@ -335,7 +335,8 @@ fn tally(ends: &BTreeMap<(Kind, String), usize>) -> String {
     format!("runs: {}", Kind::ALL.map(of).join("; "))
 }
 
-/// Returns the log lines of the supervisors and the hub about a run, because its home will be removed.
+/// Returns the log lines of the supervisors and the hub about a run, because its home will be
+/// removed.
 fn logs_of(lab: &Lab, view: &RunView) -> String {
     let mut out = String::new();
     for attempt in 1..=view.attempt {

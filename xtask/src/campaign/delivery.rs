@@ -2,7 +2,7 @@
 
 use super::plan::{Decisions, Kind, Plan, child_word, details};
 use crate::lab::Result;
-use adjutant::view::{RequestView, RunView, Word};
+use adjutant_api::view::{RequestView, RunView, Word};
 use adjutant_core::{OutcomeKind, RequestStateKind};
 
 /// A run at its end.
@@ -18,8 +18,8 @@ pub struct Ended<'a> {
     pub resolution: Option<&'a str>,
 }
 
-/// Returns the errors in the deliveries to a run. Only a successful run must have received everything. No run may receive anything
-/// twice.
+/// Returns the errors in the deliveries to a run. Only a successful run must have received
+/// everything. No run may receive anything twice.
 pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
     let Ended {
         key,

@@ -4,12 +4,13 @@ use super::ledger::{Shared, lock};
 use crate::lab::Lab;
 use crate::postgres::Server;
 use crate::random::Random;
-use adjutant::process::lock::holder_pid;
+use adjutant_os::process::lock::holder_pid;
 use rustix::process::{Pid, Signal, kill_process};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What is killed. The server of the store restarts at once; it is killed more rarely, because a restart takes a second.
+/// What is killed. The server of the store restarts at once; it is killed more rarely, because a
+/// restart takes a second.
 const KINDS: [&str; 4] = ["hub", "supervisor", "guard", "PostgreSQL"];
 const HUB: usize = 0;
 const SUPERVISOR: usize = 1;
@@ -104,7 +105,7 @@ fn attempt_process(lab: &Lab, kind: usize, random: &mut Random) -> Option<(Pid, 
             continue;
         };
         for attempt in attempts.flatten() {
-            let dir = adjutant::link::AttemptDir(attempt.path());
+            let dir = adjutant_api::protocol::AttemptDir(attempt.path());
             let file: PathBuf = if kind == SUPERVISOR {
                 dir.supervisor_lock()
             } else {
@@ -119,7 +120,8 @@ fn attempt_process(lab: &Lab, kind: usize, random: &mut Random) -> Option<(Pid, 
     found.into_iter().nth(at).map(|(pid, run)| (pid, Some(run)))
 }
 
-/// Returns the holder of a lock. The pid in the file is not enough: the file outlives its holder, and pids are reused.
+/// Returns the holder of a lock. The pid in the file is not enough: the file outlives its holder,
+/// and pids are reused.
 fn holder(file: &Path) -> Option<Pid> {
     holder_pid(file.parent()?, file).ok().flatten()
 }

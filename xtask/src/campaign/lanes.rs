@@ -4,13 +4,14 @@ use super::ledger::{Dispatched, Shared, lock};
 use super::plan::{Kind, Plan, TOKENS, details, state};
 use crate::lab::Lab;
 use crate::random::Random;
-use adjutant::client::Client;
-use adjutant::view::{Cancel, ErrorView, GetRun, ReadEvents, Resume, RunView, codes};
+use adjutant_api::view::{Cancel, ErrorView, GetRun, ReadEvents, Resume, RunView, codes};
 use adjutant_core::{EventKind, RunStateKind};
+use adjutant_net::hub_client::Client;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Timeout for a run, counted from the last kill of a hub. A run that has not ended by then counts as hanging.
+/// Timeout for a run, counted from the last kill of a hub. A run that has not ended by then counts
+/// as hanging.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns whether only the driver can continue the run.
@@ -128,7 +129,8 @@ async fn cancel(lab: &Lab, client: &Client, ledger: &Shared, run: &str) -> Resul
     }
 }
 
-/// Resumes a stopped run with two concurrent calls, of which exactly one may be accepted for each stop.
+/// Resumes a stopped run with two concurrent calls, of which exactly one may be accepted for each
+/// stop.
 async fn resume(
     lab: &Lab,
     client: &Client,
@@ -197,7 +199,8 @@ async fn resume(
             .count()
             > 1
         {
-            // The first call took effect, and the supervisor was killed before the second call arrived.
+            // The first call took effect, and the supervisor was killed before the second call
+            // arrived.
             lock(ledger).resumed_twice.insert(view.run_id.clone());
             accepted.pop();
         }
@@ -211,8 +214,8 @@ async fn resume(
     Ok(())
 }
 
-/// Records the children of a run, and cancels those that lost their supervisor, because the run waits for them.
-/// Returns whether all have ended.
+/// Records the children of a run, and cancels those that lost their supervisor, because the run
+/// waits for them. Returns whether all have ended.
 async fn record_children(
     lab: &Lab,
     client: &Client,
@@ -241,7 +244,8 @@ async fn record_children(
     Ok(over)
 }
 
-/// Waits for the end of late child runs, whose delegation was approved after their parent had ended.
+/// Waits for the end of late child runs, whose delegation was approved after their parent had
+/// ended.
 pub async fn late_children(lab: &Lab, ledger: &Shared) -> Result<(), String> {
     let client = lab.client();
     let delegating: Vec<String> = lock(ledger)

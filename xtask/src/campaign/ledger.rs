@@ -1,7 +1,7 @@
 //! Records the campaign's actions and all acknowledged writes.
 
 use super::plan::{Decisions, Plan};
-use adjutant::view::Dispatch;
+use adjutant_api::view::Dispatch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -47,7 +47,8 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Returns how long a run that began at this time has had a hub. On a loaded host, hubs that are killed one after the other start nothing.
+    /// Returns how long a run that began at this time has had a hub. On a loaded host, hubs that
+    /// are killed one after the other start nothing.
     pub fn undisturbed(&self, start: Instant) -> Duration {
         self.hub_killed
             .map_or(start, |killed| killed.max(start))

@@ -1,8 +1,10 @@
-//! `cargo xtask campaign`: kills hub, supervisors and guards with SIGKILL at random moments under load, then at every
-//! named failpoint. With `--postgres`, the stores are on a PostgreSQL server, which is killed too. Compares the acknowledged writes with the result: nothing may be lost, duplicated, started twice,
-//! left in a wrong state or left running, and no process may panic. The runs ask, are cancelled, stop and are resumed, stop while a request is open,
-//! are parked, request approval, and delegate. Other lanes change files in repositories; their work is merged, moved to a
-//! branch, discarded and undone.
+//! `cargo xtask campaign`: kills hub, supervisors and guards with SIGKILL at random moments under
+//! load, then at every named failpoint. With `--postgres`, the stores are on a PostgreSQL server,
+//! which is killed too. Compares the acknowledged writes with the result: nothing may be lost,
+//! duplicated, started twice, left in a wrong state or left running, and no process may panic. The
+//! runs ask, are cancelled, stop and are resumed, stop while a request is open, are parked, request
+//! approval, and delegate. Other lanes change files in repositories; their work is merged, moved to
+//! a branch, discarded and undone.
 
 mod answers;
 mod check;
@@ -16,8 +18,8 @@ mod workspaces;
 use crate::lab::{Lab, Result};
 use crate::postgres::Server;
 use crate::random::Random;
-use adjutant::failpoint;
-use adjutant::view::GetRun;
+use adjutant_api::view::GetRun;
+use adjutant_os::failpoint;
 use lanes::one_run;
 use ledger::{Shared, lock};
 use plan::{Kind, Plan};
@@ -75,7 +77,8 @@ impl Site<'_> {
         Ok(lab)
     }
 
-    /// Ends a part. Returns its problems, also if it could not be completed, and the panics of its processes.
+    /// Ends a part. Returns its problems, also if it could not be completed, and the panics of its
+    /// processes.
     fn end(&mut self, found: Result<Vec<String>>) -> Vec<String> {
         let mut problems = found.unwrap_or_else(|error| vec![error.to_string()]);
         problems.extend(self.lab.take().iter().flat_map(|lab| lab.panics()));

@@ -1,5 +1,6 @@
-//! Lanes that change files: isolated runs whose work is merged, moved to a branch or discarded, and runs in the user's directory
-//! that are undone. After any kill, an agent's changes are in a snapshot, and a merge is complete or absent.
+//! Lanes that change files: isolated runs whose work is merged, moved to a branch or discarded, and
+//! runs in the user's directory that are undone. After any kill, an agent's changes are in a
+//! snapshot, and a merge is complete or absent.
 
 use super::ledger::{Shared, lock};
 use crate::lab::{Lab, Result};
@@ -11,7 +12,8 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// Timeout for a run, counted from the last kill of a hub. A run that has not ended by then counts as hanging.
+/// Timeout for a run, counted from the last kill of a hub. A run that has not ended by then counts
+/// as hanging.
 const RUN_LIMIT: Duration = Duration::from_secs(60);
 /// The user's uncommitted changes. No run changes them.
 const MINE: (&str, &str) = ("mine.txt", "changed by the user\n");
@@ -199,7 +201,8 @@ impl One<'_> {
         };
         let args = [&["merge", &self.name][..], mode].concat();
         if kept.is_empty() {
-            // With nothing to merge, the command may fail, and changes nothing. A file that the agent was writing when it was killed is work.
+            // With nothing to merge, the command may fail, and changes nothing. A file that the
+            // agent was writing when it was killed is work.
             let merged = self.lab.output(&args)?;
             let changed = self
                 .repository
@@ -324,7 +327,8 @@ impl One<'_> {
                 Err("files without a snapshot".into())
             };
         }
-        // Other runs may have worked in the directory at the same time, and the first snapshot may have been interrupted.
+        // Other runs may have worked in the directory at the same time, and the first snapshot may
+        // have been interrupted.
         self.adj(&["undo", &self.name, "--force"])?;
         self.repository.check()?;
         for file in kept.iter().filter(|file| file.starts_with("new/")) {

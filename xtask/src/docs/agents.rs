@@ -1,7 +1,7 @@
 //! Generates a page for each preset, and the table of all presets.
 
 use super::cell;
-use adjutant::preset::{Action, Driver, Preset, Profile, PromptForm, all};
+use adjutant_api::preset::{Action, Driver, Preset, Profile, PromptForm, all};
 use adjutant_core::Permissions;
 use std::fmt::Write;
 

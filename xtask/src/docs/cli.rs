@@ -1,6 +1,6 @@
 //! Generates the reference of the command line from `--help`.
 
-use adjutant::cli;
+use adjutant_cli::cli;
 use clap::Command;
 use std::fmt::Write;
 
@@ -39,7 +39,7 @@ fn section(out: &mut String, command: &Command, name: &str) {
     // Its arguments are not parsed by clap.
     let help = match name {
         "adj" => cli::overview(COLUMNS),
-        "adj mcp" => adjutant::mcp::command::HELP.to_owned(),
+        "adj mcp" => adjutant_mcp::mcp::command::HELP.to_owned(),
         _ => without_global_options(command)
             .render_long_help()
             .to_string(),

@@ -1,7 +1,7 @@
 //! Generates the reference of the MCP tools from the catalog.
 
 use super::cell;
-use adjutant::mcp::{Role, catalog};
+use adjutant_mcp::mcp::{Role, catalog};
 use serde_json::Value;
 use std::fmt::Write;
 
@@ -67,7 +67,7 @@ pub fn page() -> String {
         }
     }
     push(&mut out, RESOURCES);
-    for (template, _, about) in adjutant::mcp::TEMPLATES {
+    for (template, _, about) in adjutant_mcp::mcp::TEMPLATES {
         push(&mut out, &format!("| `{template}` | {about} |"));
     }
     push(&mut out, FACADE);
@@ -99,7 +99,8 @@ args = [\"mcp\", \"--facade\", \"codex\"]
 - `model` is passed to the agent, as with `adj run --model`.
 - `profile`, `config`, `base-instructions`, `developer-instructions` and `compact-prompt` are refused: configure an agent with them, and name it with `--agent`.";
 
-/// The sections about questions to a person and about resources, with the head of the table of resources.
+/// The sections about questions to a person and about resources, with the head of the table of
+/// resources.
 const RESOURCES: &str = "## Questions to the client's person
 
 If a request is [escalated](policies.md#escalation) to a person, and the client declares `elicitation` (forms), `wait_for_subagents` and a waiting `run_subagent` have

@@ -1,5 +1,5 @@
-//! The generated reference: a page for each preset, the command line, MCP clients, the MCP tools. Each has one source in the code;
-//! this module writes the pages, or reports those that are stale.
+//! The generated reference: a page for each preset, the command line, MCP clients, the MCP tools.
+//! Each has one source in the code; this module writes the pages, or reports those that are stale.
 
 mod agents;
 mod cli;
@@ -8,9 +8,8 @@ mod mcp;
 
 use crate::lab::Result;
 use std::collections::BTreeMap;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 /// Pages below `docs/`, with their expected content.
 type Pages = BTreeMap<PathBuf, String>;
@@ -80,7 +79,7 @@ fn stale(docs: &Path) -> Result<Vec<(PathBuf, Option<String>)>> {
 
 fn pages(docs: &Path) -> Result<Pages> {
     let mut pages = Pages::new();
-    for preset in adjutant::preset::all() {
+    for preset in adjutant_api::preset::all() {
         pages.insert(
             Path::new(AGENTS).join(format!("{}.md", preset.name)),
             agents::page(preset),

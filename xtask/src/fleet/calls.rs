@@ -2,7 +2,7 @@
 
 use crate::lab::Lab;
 use crate::random::Random;
-use adjutant::view::{Call, ErrorView, codes};
+use adjutant_api::view::{Call, ErrorView, codes};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 

@@ -5,7 +5,7 @@ use super::ledger::{Shared, lock};
 use super::site::Site;
 use crate::lab::{Lab, Result};
 use crate::random::Random;
-use adjutant::view::{GetRun, ReadRequest, ShowChat};
+use adjutant_api::view::{GetRun, ReadRequest, ShowChat};
 use adjutant_core::{OutcomeKind, RunStateKind};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! The disks of the machines: small file systems in memory, so that a fault can fill one and nothing else.
+//! The disks of the machines: small file systems in memory, so that a fault can fill one and
+//! nothing else.
 
 use crate::lab::Result;
 use std::fs::{File, Permissions};
@@ -76,7 +77,8 @@ impl Drop for Disk {
     }
 }
 
-/// The file that fills a disk. The disk has space again when this is dropped, also if the campaign is interrupted.
+/// The file that fills a disk. The disk has space again when this is dropped, also if the campaign
+/// is interrupted.
 #[derive(Debug)]
 pub struct Full(PathBuf);
 

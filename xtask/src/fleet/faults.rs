@@ -57,7 +57,8 @@ impl Done {
     }
 }
 
-/// Causes faults, each after the load has continued. `until_found`: ends when a hub that is not the leader has written.
+/// Causes faults, each after the load has continued. `until_found`: ends when a hub that is not the
+/// leader has written.
 pub async fn at_random(
     site: &mut Site,
     ledger: &Shared,
@@ -142,7 +143,8 @@ async fn progress(ledger: &Shared) -> Result<()> {
     Ok(())
 }
 
-/// Causes one fault or two, ends them, and starts what they have killed. Returns how many processes, packets, disks or clocks each has hit.
+/// Causes one fault or two, ends them, and starts what they have killed. Returns how many
+/// processes, packets, disks or clocks each has hit.
 async fn cause(site: &mut Site, step: &Step) -> Result<Vec<(Fault, u64)>> {
     // Before the first one, because then the server may not answer.
     let leader = block_in_place(|| site.leader()).unwrap_or(step.fault.n);
@@ -264,7 +266,8 @@ struct During<'a> {
     second: Option<&'a mut (Fault, u64)>,
 }
 
-/// Waits while a fault lasts. In the middle, kills a hub or causes another fault, if that is planned.
+/// Waits while a fault lasts. In the middle, kills a hub or causes another fault, if that is
+/// planned.
 async fn hold(site: &mut Site, fault: &Fault, during: During<'_>) -> Result<()> {
     tokio::time::sleep(fault.length / 2).await;
     if let Some((second, hit)) = during.second {

@@ -1,6 +1,6 @@
 //! What was acknowledged, and what went wrong.
 
-use adjutant::view::{Dispatch, ErrorView};
+use adjutant_api::view::{Dispatch, ErrorView};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

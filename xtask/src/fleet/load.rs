@@ -5,7 +5,7 @@ use super::ledger::{Shared, lock};
 use super::waits;
 use crate::lab::{Lab, Result};
 use crate::random::Random;
-use adjutant::view::{
+use adjutant_api::view::{
     AnswerOne, AnswerRequests, Dispatch, ErrorView, Resume, Say, StartChat, codes,
 };
 use adjutant_core::RunStateKind;

@@ -1,7 +1,10 @@
-//! `cargo xtask fleet`: three hubs share a store on a PostgreSQL server, and three runners work for them, each in a network namespace of
-//! its own. At random moments under load, any of them is killed, stopped for a while, restarted, cut off from some or all of the others (also
-//! in one direction), or gets a slow or lossy network, disks are full for a while, and clocks are set wrong. Compares the acknowledged writes with the
-//! result: nothing may be lost or doubled, no attempt may start twice, only the leader may commit, each wait must end, and no process may panic.
+//! `cargo xtask fleet`: three hubs share a store on a PostgreSQL server, and three runners work for
+//! them, each in a network namespace of its own. At random moments under load, any of them is
+//! killed, stopped for a while, restarted, cut off from some or all of the others (also in one
+//! direction), or gets a slow or lossy network, disks are full for a while, and clocks are set
+//! wrong. Compares the acknowledged writes with the result: nothing may be lost or doubled, no
+//! attempt may start twice, only the leader may commit, each wait must end, and no process may
+//! panic.
 //!
 //! With `--unfenced`, a former leader continues to write, and the campaign must find it.
 

@@ -1,4 +1,5 @@
-//! Network namespaces without names: the kernel removes each with its last process and descriptor, whatever ends this program.
+//! Network namespaces without names: the kernel removes each with its last process and descriptor,
+//! whatever ends this program.
 
 use crate::lab::Result;
 use rustix::process::Pid;
@@ -16,7 +17,8 @@ impl Namespace {
     /// Creates a namespace, with its loopback interface up. Requires root.
     pub fn new() -> Result<Self> {
         let opened = on_a_thread(|| {
-            // SAFETY: only the namespace of this short-lived thread changes; memory and descriptors stay shared.
+            // SAFETY: only the namespace of this short-lived thread changes; memory and descriptors
+            // stay shared.
             #[expect(unsafe_code, reason = "the call is unsafe for other flags")]
             unsafe {
                 unshare_unsafe(UnshareFlags::NEWNET)?;
@@ -29,7 +31,8 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Does some work on a thread in this namespace. Sockets that it opens and processes that it starts stay in the namespace.
+    /// Does some work on a thread in this namespace. Sockets that it opens and processes that it
+    /// starts stay in the namespace.
     pub fn inside<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
         on_a_thread(|| {
             move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))
@@ -90,7 +93,8 @@ impl Namespace {
     }
 }
 
-/// A thread's namespace cannot be reset without the right to the old one, so each change has its own thread.
+/// A thread's namespace cannot be reset without the right to the old one, so each change has its
+/// own thread.
 fn on_a_thread<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| scope.spawn(work).join())
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic))

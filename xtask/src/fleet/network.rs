@@ -1,5 +1,5 @@
-//! The network of the machines: a namespace for each, and a switch between them in another one. All faults are in the switch and on
-//! its cables, so that no machine can see them.
+//! The network of the machines: a namespace for each, and a switch between them in another one. All
+//! faults are in the switch and on its cables, so that no machine can see them.
 
 use super::namespace::Namespace;
 use crate::lab::Result;
@@ -30,7 +30,8 @@ pub enum Way {
 pub struct Network {
     switch: Namespace,
     pub machines: Vec<Namespace>,
-    /// Cables with a queue, each with the namespace in which it is limited: the machine's or (`None`) the switch.
+    /// Cables with a queue, each with the namespace in which it is limited: the machine's or
+    /// (`None`) the switch.
     slow: Vec<(Option<usize>, String)>,
 }
 

@@ -5,7 +5,8 @@ use super::site::{EACH, LEASE_S, MACHINES};
 use crate::random::Random;
 use std::time::Duration;
 
-/// The longest stop or cut. Longer than the silence after which another hub takes over, and than the lease of a runner.
+/// The longest stop or cut. Longer than the silence after which another hub takes over, and than
+/// the lease of a runner.
 const LENGTH_MAX_MS: u64 = LEASE_S * 1_500;
 const LENGTH_MIN_MS: u64 = 1_000;
 /// A clock is set wrong by at most this, ahead or behind.
@@ -156,7 +157,8 @@ impl Kind {
             self,
             Self::LeaderEnded | Self::ServerKilled | Self::ServerRestarted | Self::ReplicaPromoted
         );
-        // What an administrator has begun needs the server for its end, and space; a server whose disk was full is waited for.
+        // What an administrator has begun needs the server for its end, and space; a server whose
+        // disk was full is waited for.
         let stops_server = matches!(self, Self::ServerStopped | Self::ServersDiskFull);
         let waits_for_end = waits_for_end
             || self.is_of_administrator()
@@ -227,7 +229,8 @@ impl Plan {
         }
     }
 
-    /// Returns what comes next. In the middle of half of the faults that last, another one comes, if one is left that can.
+    /// Returns what comes next. In the middle of half of the faults that last, another one comes,
+    /// if one is left that can.
     pub fn next(&mut self) -> Step {
         if self.deck.is_empty() {
             self.deck = KINDS.to_vec();

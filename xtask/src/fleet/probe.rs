@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 /// Packets of a measurement, and their size in bytes.
 const PACKETS: usize = 30;
 const BYTES: usize = 1_000;
-/// When no packet has come for so long, the others are lost. Longer than the slowest link needs for one packet.
+/// When no packet has come for so long, the others are lost. Longer than the slowest link needs for
+/// one packet.
 const QUIET: Duration = Duration::from_millis(150);
 
 /// How many packets arrived on a link, and how long the last one took.

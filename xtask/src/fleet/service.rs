@@ -33,7 +33,8 @@ impl Service {
         }
     }
 
-    /// The same with another file for its log, for example because a fault can fill the disk of its home.
+    /// The same with another file for its log, for example because a fault can fill the disk of its
+    /// home.
     pub fn logging_to(mut self, log: PathBuf) -> Self {
         self.log = log;
         self

@@ -1,4 +1,5 @@
-//! The machines of a campaign, each in a network namespace of its own: three with a hub, three with a runner, one with PostgreSQL.
+//! The machines of a campaign, each in a network namespace of its own: three with a hub, three with
+//! a runner, one with PostgreSQL.
 
 use super::clock::{Clock, Clocks};
 use super::disk::Disk;
@@ -24,7 +25,8 @@ pub const DATABASE: &str = "fleet";
 const PORT: u16 = 7317;
 /// The lease of attempts, shorter than the longest stop of a runner.
 pub const LEASE_S: u64 = 6;
-/// How long processes may take to end after their hub has released its home, or PostgreSQL after a signal.
+/// How long processes may take to end after their hub has released its home, or PostgreSQL after a
+/// signal.
 const END_LIMIT: Duration = Duration::from_secs(10);
 /// How long a hub may take to accept connections. It waits for PostgreSQL.
 const START_LIMIT: Duration = Duration::from_secs(60);
@@ -36,8 +38,8 @@ const WAL_MAX: &str = "128MB";
 /// The certificate of all machines, which names their addresses and is valid for 100 years.
 pub const CERTIFICATE: &str = include_str!("../../fixtures/fleet.pem");
 pub const KEY: &str = include_str!("../../fixtures/fleet.key");
-/// Records each statement that writes in a session without the lock of the leader, and how far the clock of each event is off from that of PostgreSQL. Standby
-/// hubs write only in the table `hubs`.
+/// Records each statement that writes in a session without the lock of the leader, and how far the
+/// clock of each event is off from that of PostgreSQL. Standby hubs write only in the table `hubs`.
 const WATCH: &str = "CREATE TABLE campaign_intruders (at TIMESTAMPTZ DEFAULT now(), backend INT, what TEXT);
   CREATE TABLE campaign_clocks (minutes_off BIGINT PRIMARY KEY);
   CREATE FUNCTION campaign_watch() RETURNS TRIGGER LANGUAGE plpgsql AS $$ BEGIN
@@ -175,7 +177,8 @@ impl Site {
         self.hubs.iter().map(|hub| Arc::clone(&hub.lab)).collect()
     }
 
-    /// The file in which each attempt records its start. It is on no disk of a machine, because a fault can fill those.
+    /// The file in which each attempt records its start. It is on no disk of a machine, because a
+    /// fault can fill those.
     pub fn journal(&self) -> PathBuf {
         self.files.dir().join("journal")
     }
@@ -336,7 +339,8 @@ pub fn wait_for_end(pid: Pid) -> Result<()> {
     Ok(())
 }
 
-/// Starts PostgreSQL on its machine with this disk and clock, and returns the address of its database.
+/// Starts PostgreSQL on its machine with this disk and clock, and returns the address of its
+/// database.
 fn start_server(
     network: &Network,
     dir: &Path,

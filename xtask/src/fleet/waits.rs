@@ -3,7 +3,7 @@
 use super::calls::{Hubs, call, call_within};
 use super::ledger::{Shared, lock};
 use crate::random::Random;
-use adjutant::view::{GetRun, ReadRequest, RunView, Wait, WaitUntil, Waited};
+use adjutant_api::view::{GetRun, ReadRequest, RunView, Wait, WaitUntil, Waited};
 use adjutant_core::{RequestStateKind, RunStateKind};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
@@ -12,7 +12,8 @@ use tokio::task::JoinHandle;
 const WAIT_MS: u64 = 60_000;
 /// How long a hub may take to reply, in addition.
 const REPLY_LIMIT: Duration = Duration::from_secs(15);
-/// How long after its cause a wait may end. Longer than any fault, and than a standby hub needs to pass a call to the next leader.
+/// How long after its cause a wait may end. Longer than any fault, and than a standby hub needs to
+/// pass a call to the next leader.
 const LATE: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(300);
 
@@ -38,7 +39,8 @@ pub async fn for_run(
     waited.map_err(|error| format!("the wait for {run}: {}: {error}", error.code))
 }
 
-/// Polls a run, and returns when it has needed the same for so long that a wait for it should have ended.
+/// Polls a run, and returns when it has needed the same for so long that a wait for it should have
+/// ended.
 async fn overdue(hubs: &Hubs, random: &mut Random, run: &str) -> String {
     let mut since: Option<(Instant, String)> = None;
     loop {

@@ -1,5 +1,6 @@
-//! A disk that records its writes and flushes, so that the state after each flush can be restored: what a disk that honours flushes has at
-//! least after a power failure. `qemu-storage-daemon` exports an image with its driver `blklogwrites`, and a loop device mounts it.
+//! A disk that records its writes and flushes, so that the state after each flush can be restored:
+//! what a disk that honours flushes has at least after a power failure. `qemu-storage-daemon`
+//! exports an image with its driver `blklogwrites`, and a loop device mounts it.
 
 use crate::lab::Result;
 use std::fs::{self, File};
@@ -187,7 +188,8 @@ impl Log {
         }
     }
 
-    /// Returns the entries after which everything written so far was flushed: the places at which the power can fail.
+    /// Returns the entries after which everything written so far was flushed: the places at which
+    /// the power can fail.
     pub fn flushes(&self) -> Result<Vec<u64>> {
         let entries = self.positions()?;
         Ok((0_u64..)

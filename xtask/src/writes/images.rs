@@ -1,4 +1,5 @@
-//! The lane that cuts the power: images of a disk after its flushes around a merge or an undo. A hub starts on each, and recovers.
+//! The lane that cuts the power: images of a disk after its flushes around a merge or an undo. A
+//! hub starts on each, and recovers.
 
 use super::Found;
 use super::disk::{LoggedDisk, Mount};
@@ -84,8 +85,9 @@ pub fn images(adj: &Path, count: u64, random: &mut Random, planted: bool) -> Res
             }
         }
         for at in chosen {
-            // A new file each time: a namespace of mounts that another process has made meanwhile keeps the last one mounted, and `mount` would
-            // mount that file system again, with what it remembers.
+            // A new file each time: a namespace of mounts that another process has made meanwhile
+            // keeps the last one mounted, and `mount` would mount that file system again, with what
+            // it remembers.
             let image = dir.path().join(format!("image-{checked}"));
             log.replay(flushes[at], &image)?;
             let is_acknowledged = last_before_reply.is_some_and(|last| at >= last);
@@ -148,7 +150,8 @@ fn check(site: &mut Site, change: &Change, is_acknowledged: bool) -> Result<Vec<
     let mut problems = Vec::new();
     site.lab.env.clear();
     site.lab.run(&["ps"])?;
-    // git itself leaves the lock of a ref if the power fails while it moves the ref, and tells the user to remove the file.
+    // git itself leaves the lock of a ref if the power fails while it moves the ref, and tells the
+    // user to remove the file.
     let locks = site.locks_of_git()?;
     if !locks.is_empty() {
         locks.iter().try_for_each(fs::remove_file)?;
@@ -211,8 +214,9 @@ fn check_merge(site: &Site, change: &Change, is_acknowledged: bool) -> Result<Ve
     Ok(problems)
 }
 
-/// Checks an undo: each file is as before it or as after it, all of them as after it if it was acknowledged, and a hub that finds files of
-/// both states says so. Then it can be completed, and reversed from the snapshots.
+/// Checks an undo: each file is as before it or as after it, all of them as after it if it was
+/// acknowledged, and a hub that finds files of both states says so. Then it can be completed, and
+/// reversed from the snapshots.
 fn check_undo(site: &Site, is_acknowledged: bool) -> Result<Vec<String>> {
     let mut problems = Vec::new();
     let new = site.repository.join("new-r");

@@ -1,8 +1,10 @@
-//! `cargo xtask writes`: a user saves files while undos and merges replace them, the hub is killed while it merges, undoes and discards, and
-//! the power fails around a merge or an undo. After each, every save that the user has not replaced is in the tree or in a snapshot,
-//! a merge is complete or absent, nothing of Adjutant is left in the repository, and what was acknowledged is there.
+//! `cargo xtask writes`: a user saves files while undos and merges replace them, the hub is killed
+//! while it merges, undoes and discards, and the power fails around a merge or an undo. After each,
+//! every save that the user has not replaced is in the tree or in a snapshot, a merge is complete
+//! or absent, nothing of Adjutant is left in the repository, and what was acknowledged is there.
 //!
-//! With `--planted`, the checks and the syncs are switched off. A lane that finds nothing then has failed.
+//! With `--planted`, the checks and the syncs are switched off. A lane that finds nothing then has
+//! failed.
 
 mod disk;
 mod images;

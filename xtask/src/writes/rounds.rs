@@ -4,8 +4,8 @@ use super::Found;
 use super::site::{FILES, Site};
 use crate::lab::Result;
 use crate::random::Random;
-use adjutant::failpoint;
-use adjutant::process::lock::holder_pid;
+use adjutant_os::failpoint;
+use adjutant_os::process::lock::holder_pid;
 use rustix::process::{Signal, kill_process};
 use std::path::Path;
 use std::process::Output;
@@ -37,7 +37,8 @@ impl Change {
     }
 }
 
-/// Races saves against undos and merges: half of them at random, half at the moments of replacing a file.
+/// Races saves against undos and merges: half of them at random, half at the moments of replacing a
+/// file.
 pub fn races(adj: &Path, count: u64, random: &mut Random, planted: bool) -> Result<Found> {
     let mut site = site(adj, planted)?;
     let mut found = Found::default();
@@ -103,7 +104,8 @@ pub fn kills(adj: &Path, count: u64, random: &mut Random, planted: bool) -> Resu
         let run = format!("kill-{n}");
         let workspace = site.work(&run, change != Change::Undo)?;
         let is_at_point = random.below(2) == 0;
-        // The user saves at random, or at this moment: the later of two saves of one file would replace the earlier one.
+        // The user saves at random, or at this moment: the later of two saves of one file would
+        // replace the earlier one.
         let mut saves_at_moment = false;
         if is_at_point {
             site.arm_kill(point)?;
@@ -185,7 +187,8 @@ fn beside(
     worked.map(|()| output)
 }
 
-/// Checks the tree after a round. A command that left files alone has exit code 7, one that could not reach a hub 6.
+/// Checks the tree after a round. A command that left files alone has exit code 7, one that could
+/// not reach a hub 6.
 fn check_end(
     found: &mut Found,
     site: &Site,

@@ -30,7 +30,7 @@ impl Site {
         fs::create_dir(&scripts)?;
         let value =
             failpoint.map_or_else(|| format!("window={}", scripts.display()), str::to_owned);
-        lab.env = vec![(adjutant::failpoint::VARIABLE.to_owned(), value)];
+        lab.env = vec![(adjutant_os::failpoint::VARIABLE.to_owned(), value)];
         let repository = lab.dir.path().join("repository");
         fs::create_dir(&repository)?;
         let site = Self {
@@ -73,7 +73,8 @@ impl Site {
         Ok(command.output()?)
     }
 
-    /// Runs a scripted agent to its end: it changes all files, and creates one. Returns the run's workspace, if it has one.
+    /// Runs a scripted agent to its end: it changes all files, and creates one. Returns the run's
+    /// workspace, if it has one.
     pub fn work(&self, run: &str, is_isolated: bool) -> Result<Option<PathBuf>> {
         let mut script: String = (0..FILES).map(|n| format!("write f{n} {run}\n")).collect();
         script.push_str(&format!("write new-{run} {run}\ndone fine\n"));
@@ -106,7 +107,8 @@ impl Site {
             fs::write(&new, format!("{text}\n"))?;
             fs::rename(&new, &path)?;
         } else {
-            // A program that truncates and writes without a pause. What it has written counts once it has closed the file.
+            // A program that truncates and writes without a pause. What it has written counts once
+            // it has closed the file.
             let mut open = fs::File::create(&path)?;
             open.write_all(format!("{text}\n").as_bytes())?;
         }
@@ -145,7 +147,8 @@ impl Site {
         Ok(all_used)
     }
 
-    /// Returns the saves that are neither in the tree, nor where the user saved them, nor in any commit.
+    /// Returns the saves that are neither in the tree, nor where the user saved them, nor in any
+    /// commit.
     pub fn missing(&self) -> Result<Vec<String>> {
         let mut there = BTreeSet::new();
         for entry in fs::read_dir(&self.repository)? {
@@ -184,8 +187,8 @@ impl Site {
         Ok(missing)
     }
 
-    /// Returns what Adjutant has left in the repository, and the files that differ from the commit although the user has not saved them.
-    /// `saved`: the names that the user can have saved.
+    /// Returns what Adjutant has left in the repository, and the files that differ from the commit
+    /// although the user has not saved them. `saved`: the names that the user can have saved.
     pub fn leftovers(&self, has_user_saved: bool) -> Result<Vec<String>> {
         let mut found = Vec::new();
         for (dir, of_git) in [

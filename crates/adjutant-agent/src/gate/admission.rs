@@ -1,4 +1,5 @@
-//! Admits requests of the attempt's own processes: to this port by its name, with the attempt's token.
+//! Admits requests of the attempt's own processes: to this port by its name, with the attempt's
+//! token.
 
 use super::headers::CREDENTIALS;
 use crate::sock::loopback::{is_equal, is_own_name};

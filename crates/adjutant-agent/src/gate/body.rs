@@ -93,6 +93,7 @@ impl UpstreamBody {
         if polled.is_pending()
             && let Some(link) = &mut self.link
         {
+            // No task drives the connection: bytes arrive only here, and are passed on at once.
             link.advance(cx);
             polled = Pin::new(&mut self.body).poll_frame(cx);
         }
@@ -135,6 +136,7 @@ impl UpstreamBody {
                     "the API has sent nothing for too long",
                 ))));
             }
+            // Moved when it fires instead of with each frame, of which a response has thousands.
             self.silence.as_mut().reset(due.into());
         }
         Poll::Pending

@@ -1,5 +1,6 @@
-//! The endpoints of models' APIs that the gate forwards. Other endpoints could spend money without reporting usage (batches, files,
-//! background responses), or change the account. Whole paths count, relative to the configured `base_url`: an ending can occur anywhere.
+//! The endpoints of models' APIs that the gate forwards. Other endpoints could spend money without
+//! reporting usage (batches, files, background responses), or change the account. Whole paths
+//! count, relative to the configured `base_url`: an ending can occur anywhere.
 
 use http::Method;
 
@@ -71,7 +72,8 @@ impl Endpoint {
     }
 }
 
-/// Returns a path without its first slash and the API's version, which some clients expect in `base_url`.
+/// Returns a path without its first slash and the API's version, which some clients expect in
+/// `base_url`.
 fn unversioned(path: &str) -> &str {
     let path = path.strip_prefix('/').unwrap_or(path);
     let is_version = |segment: &str| {
@@ -104,7 +106,8 @@ impl Api {
     }
 }
 
-/// Returns whether every server interprets a path in the same way: no segment is empty or consists of dots, and no separator is escaped.
+/// Returns whether every server interprets a path in the same way: no segment is empty or consists
+/// of dots, and no separator is escaped.
 fn is_plain(path: &str) -> bool {
     const ESCAPED: [&str; 5] = ["%2e", "%2f", "%5c", "%25", "%3b"];
     let lower = path.to_ascii_lowercase();
@@ -116,7 +119,8 @@ fn is_plain(path: &str) -> bool {
     has_segments && !path.contains('\\') && !ESCAPED.iter().any(|escaped| lower.contains(escaped))
 }
 
-/// Returns whether a path is that of the list of models or of one model, whose name may contain that of its vendor.
+/// Returns whether a path is that of the list of models or of one model, whose name may contain
+/// that of its vendor.
 fn names_models(path: &str) -> bool {
     path == "models"
         || path

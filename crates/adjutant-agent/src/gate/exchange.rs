@@ -118,7 +118,8 @@ impl Exchange {
     }
 }
 
-/// Returns whether a name is another name with a date appended. Prices are configured for the short name.
+/// Returns whether a name is another name with a date appended. Prices are configured for the short
+/// name.
 fn is_dated(answered: &str, asked: &str) -> bool {
     let date = answered
         .strip_prefix(asked)

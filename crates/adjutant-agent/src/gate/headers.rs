@@ -24,7 +24,8 @@ const OF_CONNECTION: [HeaderName; 9] = [
 ];
 const KEEP_ALIVE: [&str; 2] = ["keep-alive", "proxy-connection"];
 
-/// Prepares the headers of a request for the API. `presented` is the header that contained the token.
+/// Prepares the headers of a request for the API. `presented` is the header that contained the
+/// token.
 pub(super) fn to_upstream(
     headers: &mut HeaderMap,
     authority: &HeaderValue,

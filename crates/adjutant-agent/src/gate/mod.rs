@@ -1,12 +1,14 @@
-//! The gate: the supervisor's proxy on loopback to the API of its agent's model. It adds the key to each request, so that the
-//! agent never has it, counts the usage that the responses report, and refuses requests that the hub does not admit.
+//! The gate: the supervisor's proxy on loopback to the API of its agent's model. It adds the key to
+//! each request, so that the agent never has it, counts the usage that the responses report, and
+//! refuses requests that the hub does not admit.
 //!
 //! ```text
 //!  agent ── token of the attempt ── admission ── may it begin? ── headers, key ── the configured host, and no other
 //!        ◂── refusal in the vendor's form     ◂── bytes as they come, counted ──┘
 //! ```
-//! Every body streams through with bounded memory and back-pressure: a reader that stops stops the sender. Nothing of a
-//! request or response is kept or logged, apart from counts, the model's name and when a limit resets.
+//! Every body streams through with bounded memory and back-pressure: a reader that stops stops the
+//! sender. Nothing of a request or response is kept or logged, apart from counts, the model's name
+//! and when a limit resets.
 
 mod admission;
 mod body;
@@ -25,6 +27,7 @@ mod tests;
 mod upstream;
 
 pub use open_requests::OpenRequest;
+pub use refusal::Denial;
 pub use tally::{Changes, ModelUse};
 
 use adjutant_core::Time;
@@ -51,7 +54,8 @@ use upstream::Upstream;
 
 /// Maximum number of the agent's connections. Further ones are not accepted.
 const CONNECTIONS_MAX: usize = 64;
-/// Maximum number of connections that have not presented the token yet. A further one closes the oldest of them.
+/// Maximum number of connections that have not presented the token yet. A further one closes the
+/// oldest of them.
 const UNADMITTED_MAX: usize = 32;
 /// How long a connection may take to present the token.
 const ADMISSION_TIME_MAX: Duration = Duration::from_secs(10);
@@ -65,10 +69,10 @@ const EVENTS_AHEAD_MAX: usize = 64;
 /// A request or a report of the gate to the supervisor.
 #[derive(Debug)]
 pub enum GateEvent {
-    /// A request may cost something. `Err`: it is refused with this reason.
+    /// A request may cost something.
     RequestBegins {
         no: u64,
-        reply: oneshot::Sender<Result<(), String>>,
+        reply: oneshot::Sender<Result<(), Denial>>,
     },
     /// The vendor accepts no further request until this time.
     LimitReported(Time),
@@ -110,7 +114,7 @@ enum Stage {
 
 /// A connection of the agent, or of another process.
 #[derive(Debug, Default)]
-struct Caller {
+struct GateCaller {
     /// Whether it has presented the token.
     is_admitted: AtomicBool,
 }
@@ -123,7 +127,8 @@ pub struct GateListener {
 }
 
 impl Gate {
-    /// Opens a gate to the API at `base_url`. `token` is what the agent has to present, `key` what the API accepts.
+    /// Opens a gate to the API at `base_url`. `token` is what the agent has to present, `key` what
+    /// the API accepts.
     ///
     /// # Errors
     /// No port is available, or the URL or the key is invalid. The error does not contain the key.
@@ -161,7 +166,8 @@ impl Gate {
         self.shared.tally.totals()
     }
 
-    /// Returns the number of the next request, and the requests before it that have not ended. Their usage is in [`Self::used`] before they end.
+    /// Returns the number of the next request, and the requests before it that have not ended.
+    /// Their usage is in [`Self::used`] before they end.
     #[must_use]
     pub fn open_requests(&self) -> (u64, Vec<OpenRequest>) {
         self.shared.requests.open()
@@ -209,7 +215,7 @@ impl GateListener {
     /// Serves the agent until the gate is closed.
     pub async fn serve(self) {
         let mut connections = JoinSet::new();
-        let mut unadmitted: VecDeque<(Arc<Caller>, AbortHandle)> = VecDeque::new();
+        let mut unadmitted: VecDeque<(Arc<GateCaller>, AbortHandle)> = VecDeque::new();
         let mut stage = self.shared.stage.subscribe();
         loop {
             unadmitted.retain(|(caller, task)| {
@@ -225,7 +231,7 @@ impl GateListener {
                         {
                             task.abort();
                         }
-                        let caller = Arc::new(Caller::default());
+                        let caller = Arc::new(GateCaller::default());
                         let task = connections.spawn(serve_connection(stream, Arc::clone(&self.shared), Arc::clone(&caller)));
                         unadmitted.push_back((caller, task));
                     }
@@ -244,7 +250,7 @@ impl GateListener {
     }
 }
 
-async fn serve_connection(stream: TcpStream, shared: Arc<Shared>, caller: Arc<Caller>) {
+async fn serve_connection(stream: TcpStream, shared: Arc<Shared>, caller: Arc<GateCaller>) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%error, "responses of the gate may be delayed");
     }

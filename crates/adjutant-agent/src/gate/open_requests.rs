@@ -1,5 +1,5 @@
-//! The requests of a gate that have not ended, with what each may use. The hub reserves that, so that parallel requests do not use a budget
-//! together that each of them has found unused.
+//! The requests of a gate that have not ended, with what each may use. The hub reserves that, so
+//! that parallel requests do not use a budget together that each of them has found unused.
 
 use super::tally::Tally;
 use std::collections::BTreeMap;
@@ -37,7 +37,8 @@ pub(super) struct RequestGuard {
 }
 
 impl OpenRequests {
-    /// Adds a request whose body has this length. `None`: its length is not known, so it may use anything.
+    /// Adds a request whose body has this length. `None`: its length is not known, so it may use
+    /// anything.
     pub(super) fn add(
         self: &Arc<Self>,
         tally: &Arc<Tally>,
@@ -66,7 +67,8 @@ impl OpenRequests {
 
     /// Returns the number of the next request, and the requests before it that have not ended.
     pub(super) fn open(&self) -> (u64, Vec<OpenRequest>) {
-        // In this order: every request with a lower number that the hub can know is in the list, or has ended.
+        // In this order: every request with a lower number that the hub can know is in the list, or
+        // has ended.
         let next_no = self.next_no.load(Ordering::Relaxed);
         (
             next_no,

@@ -1,7 +1,8 @@
-//! Reads the used part of the vendor's quota, and the time until which it accepts no further request, from the headers of a response.
+//! Reads the used part of the vendor's quota, and the time until which it accepts no further
+//! request, from the headers of a response.
 
-use adjutant_core::Time;
 use adjutant_core::rate_limit::QuotaWindow;
+use adjutant_core::{Time, estimate};
 use http::{HeaderMap, StatusCode};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822;
@@ -88,7 +89,8 @@ fn window(minutes: u32, used_percent: f64, resets_at: Time, now: Time) -> Option
     })
 }
 
-/// Returns the time until which the vendor accepts no further request. `None`: it accepts requests, or this is unknown.
+/// Returns the time until which the vendor accepts no further request. `None`: it accepts requests,
+/// or this is unknown.
 pub(super) fn closed_until(status: StatusCode, headers: &HeaderMap, now: Time) -> Option<Time> {
     let header = |name: &str| headers.get(name)?.to_str().ok().map(str::trim);
     let reset = |name: &str| time(header(name)?, now);
@@ -129,7 +131,8 @@ pub(super) fn closed_until(status: StatusCode, headers: &HeaderMap, now: Time) -
         .then_some(until)
 }
 
-/// Reads a time: seconds from now or since the epoch, a duration such as `6m0s`, an RFC 3339 or an HTTP date.
+/// Reads a time: seconds from now or since the epoch, a duration such as `6m0s`, an RFC 3339 or an
+/// HTTP date.
 fn time(text: &str, now: Time) -> Option<Time> {
     /// Larger numbers of seconds are times, not durations.
     const EPOCH_S_MIN: f64 = 1e9;
@@ -141,7 +144,10 @@ fn time(text: &str, now: Time) -> Option<Time> {
             now.plus_ms(ms)
         });
     }
-    if let Some(ms) = duration_ms(text) {
+    // An estimate of an agent may also begin with a word or a sign.
+    if text.starts_with(|c: char| c.is_ascii_digit())
+        && let Some(ms) = estimate::duration_ms(text)
+    {
         return Some(now.plus_ms(ms));
     }
     let stamp = text
@@ -149,29 +155,6 @@ fn time(text: &str, now: Time) -> Option<Time> {
         .ok()
         .or_else(|| rfc2822::DateTimeParser::new().parse_timestamp(text).ok())?;
     Some(Time(stamp.as_millisecond()))
-}
-
-/// Reads a duration such as `1h2m3.5s` or `20ms`.
-fn duration_ms(text: &str) -> Option<i64> {
-    let mut rest = text;
-    let mut total = 0_i64;
-    while !rest.is_empty() {
-        let (number, behind) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit() && c != '.')?);
-        let unit = &behind[..behind
-            .find(|c: char| c.is_ascii_digit())
-            .unwrap_or(behind.len())];
-        let seconds = match unit {
-            "ms" => 0.001,
-            "s" => 1.0,
-            "m" => 60.0,
-            "h" => 3600.0,
-            "d" => 86400.0,
-            _ => return None,
-        };
-        total = total.checked_add(milliseconds(number.parse::<f64>().ok()? * seconds)?)?;
-        rest = &behind[unit.len()..];
-    }
-    (!text.is_empty()).then_some(total)
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "the range is checked")]

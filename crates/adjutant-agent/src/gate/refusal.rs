@@ -1,25 +1,55 @@
-//! Errors of the gate, in the format of the API that the agent has called, so that its CLI shows them.
+//! Errors of the gate, in the format of the API that the agent has called, so that its CLI shows
+//! them.
 
+use super::admission::NotAdmitted;
 use super::body::GateBody;
 use super::endpoint::Api;
 use http::header::{CONNECTION, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
 use serde_json::json;
 
+/// Why a request to a model is refused.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Denial {
+    #[error(
+        "the usage of a background response (\"background\": true) cannot be counted: request a streamed response, or one that is waited for"
+    )]
+    Background,
+    #[error(
+        "its body is compressed, so the gate cannot check it for \"background\": send it uncompressed"
+    )]
+    Encoded,
+    #[error("the run is ending")]
+    RunEnds,
+    #[error("its budget is used up")]
+    BudgetUsedUp,
+    /// The hub refuses it, for this reason.
+    #[error("{0}")]
+    ByHub(String),
+}
+
 /// An error of the gate.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Refusal {
+pub(super) enum GateRefusal {
     WrongHost,
     WrongToken,
     /// The gate does not forward requests to this endpoint.
     UnsupportedEndpoint,
-    /// The request is refused, for this reason.
-    Denied(String),
+    Denied(Denial),
     /// The API cannot be reached, or its response is invalid.
     Upstream(String),
 }
 
-impl Refusal {
+impl From<NotAdmitted> for GateRefusal {
+    fn from(reason: NotAdmitted) -> Self {
+        match reason {
+            NotAdmitted::WrongHost => Self::WrongHost,
+            NotAdmitted::WrongToken => Self::WrongToken,
+        }
+    }
+}
+
+impl GateRefusal {
     fn status(&self) -> StatusCode {
         match self {
             Self::WrongHost => StatusCode::FORBIDDEN,

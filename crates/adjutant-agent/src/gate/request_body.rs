@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 
-/// Maximum number of bytes read of a refused request. Most clients read a response only after they have sent the request.
+/// Maximum number of bytes read of a refused request. Most clients read a response only after they
+/// have sent the request.
 pub(super) const REFUSED_BYTES_MAX: usize = 64 << 20;
 
 /// The model and the status of a request.
@@ -16,7 +17,8 @@ pub(super) const REFUSED_BYTES_MAX: usize = 64 << 20;
 pub(super) struct RequestInfo {
     /// The model in the path. If there is one, the model in the body is ignored.
     of_path: Option<String>,
-    // Written while the request is read, and read while the response is counted. Never held across an await.
+    // Written while the request is read, and read while the response is counted. Never held across
+    // an await.
     of_body: Mutex<Option<String>>,
     /// Whether a background response is refused, because it reports no usage.
     must_be_foreground: bool,
@@ -38,7 +40,8 @@ impl RequestInfo {
         self.of_path.clone().or_else(|| self.of_body().clone())
     }
 
-    /// Returns whether the request is refused because it asks for a background response. The API has not received all of it.
+    /// Returns whether the request is refused because it asks for a background response. The API
+    /// has not received all of it.
     pub(super) fn is_refused(&self) -> bool {
         self.is_refused.load(Ordering::Relaxed)
     }

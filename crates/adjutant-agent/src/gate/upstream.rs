@@ -1,32 +1,23 @@
-//! Connections to the API. They go to the configured host only: no proxy from the environment is used, and no redirect is followed.
-//!
-//! A connection has no task. The future that waits for the response or reads its body drives it, so dropping either
-//! closes it.
+//! Connections to the API. They go to the configured host only: no proxy from the environment is
+//! used, and no redirect is followed.
 
 use super::BUFFER_BYTES_MAX;
 use super::headers::Key;
 use super::request_body::RequestBody;
-use crate::tls;
+use crate::http_client::{self, AnyStream, Endpoint, IdleLinks};
+use crate::tls::Trust;
+use adjutant_core::units::duration;
+use futures::StreamExt;
 use futures::stream::FuturesUnordered;
-use futures::{FutureExt, StreamExt};
 use http::uri::PathAndQuery;
 use http::{HeaderValue, Request, Response, Uri};
 use hyper::body::Incoming;
-use hyper::client::conn::TrySendError;
-use hyper::client::conn::http1::{self, Connection, SendRequest};
-use hyper_util::rt::TokioIo;
-use std::future::{Future, poll_fn};
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
-use std::sync::{Mutex, PoisonError};
-use std::task::Context;
-use std::time::{Duration, Instant};
-use tokio::io::{AsyncRead, AsyncWrite};
+use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::pki_types::ServerName;
 
 /// Timeout for name lookup, connection and TLS together.
 const CONNECT_MAX: Duration = Duration::from_secs(30);
@@ -40,71 +31,50 @@ const HEAD_MAX: Duration = Duration::from_secs(60 * 60);
 const IDLE_MAX: usize = 4;
 const IDLE_TIME_MAX: Duration = Duration::from_secs(20);
 
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
+/// A connection to the API.
+pub(super) type Link = http_client::Link<RequestBody>;
 
-type AnyStream = Box<dyn Stream>;
+/// Why there is no response of the API.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum UpstreamError {
+    #[error("{host} cannot be looked up: {source}")]
+    Lookup { host: String, source: io::Error },
+    #[error("{host} cannot be reached: {source}")]
+    Connect { host: String, source: io::Error },
+    #[error(
+        "{host} does not accept a connection within {}",
+        duration::of(CONNECT_MAX)
+    )]
+    ConnectTimeout { host: String },
+    /// The machine has no certificates to trust.
+    #[error("{0}")]
+    Trust(String),
+    #[error("TLS with {host} failed: {source}")]
+    Tls { host: String, source: io::Error },
+    #[error(transparent)]
+    Handshake(#[from] hyper::Error),
+    #[error("{host} has not answered within {}", duration::of(HEAD_MAX))]
+    ResponseTimeout { host: String },
+    #[error("no response from {host}: {}", describe_error(source))]
+    NoResponse { host: String, source: hyper::Error },
+}
 
 /// The API.
 pub(super) struct Upstream {
-    host: String,
-    port: u16,
-    /// The name in the server's certificate. `None`: plain HTTP.
-    tls_name: Option<ServerName<'static>>,
+    endpoint: Endpoint,
     connector: OnceCell<TlsConnector>,
     /// The path of the base URL, without a trailing slash.
     base_path: String,
     pub(super) authority: HeaderValue,
     pub(super) key: Key,
-    // Locked only between awaits.
-    idle: Mutex<Vec<(Link, Instant)>>,
+    idle: IdleLinks<RequestBody>,
 }
 
 impl std::fmt::Debug for Upstream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Upstream")
-            .field("host", &self.host)
-            .field("port", &self.port)
+            .field("endpoint", &self.endpoint)
             .finish_non_exhaustive()
-    }
-}
-
-/// A connection, which makes progress only while it is polled.
-type Driven = Pin<Box<Connection<TokioIo<AnyStream>, RequestBody>>>;
-
-/// A connection to the API.
-pub(super) struct Link {
-    sender: SendRequest<RequestBody>,
-    /// `None`: the connection has ended.
-    connection: Option<Driven>,
-}
-
-impl std::fmt::Debug for Link {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Link")
-            .field("is_open", &self.connection.is_some())
-            .finish_non_exhaustive()
-    }
-}
-
-impl Link {
-    /// Reads and writes as far as possible.
-    pub(super) fn advance(&mut self, cx: &mut Context<'_>) {
-        if let Some(connection) = &mut self.connection
-            && connection.as_mut().poll(cx).is_ready()
-        {
-            // The response or its body returns the same error.
-            self.connection = None;
-        }
-    }
-
-    async fn is_usable(&mut self) -> bool {
-        poll_fn(|cx| {
-            self.advance(cx);
-            std::task::Poll::Ready(())
-        })
-        .await;
-        self.connection.is_some() && self.sender.is_ready()
     }
 }
 
@@ -114,23 +84,9 @@ impl Upstream {
         let authority = base_url
             .authority()
             .ok_or_else(|| invalid("the base URL of the API has no host"))?;
-        let host = authority
-            .host()
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .to_owned();
-        let is_tls = base_url.scheme_str() != Some("http");
-        let tls_name = is_tls
-            .then(|| {
-                ServerName::try_from(host.clone())
-                    .map_err(|_| invalid("the host of the API is not a valid TLS name"))
-            })
-            .transpose()?;
         Ok(Self {
-            port: authority
-                .port_u16()
-                .unwrap_or(if is_tls { 443 } else { 80 }),
-            tls_name,
+            endpoint: Endpoint::of(base_url)
+                .map_err(|_| invalid("the host of the API is not a valid TLS name"))?,
             connector: OnceCell::new(),
             base_path: base_url.path().trim_end_matches('/').to_owned(),
             authority: HeaderValue::from_str(authority.as_str())
@@ -138,8 +94,7 @@ impl Upstream {
             key: Key::new(key).ok_or_else(|| {
                 invalid("the key of the API contains characters that no header may have")
             })?,
-            idle: Mutex::default(),
-            host,
+            idle: IdleLinks::new(IDLE_MAX, Some(IDLE_TIME_MAX)),
         })
     }
 
@@ -160,50 +115,40 @@ impl Upstream {
         Uri::builder().path_and_query(path_and_query).build()
     }
 
-    /// Sends a request and waits for the head of the response. Calls `note_sent` before the first byte is sent.
+    /// Sends a request and waits for the head of the response. Calls `note_sent` before the first
+    /// byte is sent.
     pub(super) async fn send(
         &self,
         mut request: Request<RequestBody>,
         note_sent: impl FnOnce(),
-    ) -> Result<(Response<Incoming>, Link), String> {
+    ) -> Result<(Response<Incoming>, Link), UpstreamError> {
+        let host = || self.endpoint.host.clone();
         let mut note_sent = Some(note_sent);
-        let mut kept = self.take_idle().await;
+        let mut kept = self.idle.take().await;
         loop {
             let is_kept = kept.is_some();
             let mut link = match kept.take() {
                 Some(link) => link,
                 None => tokio::time::timeout(CONNECT_MAX, self.connect())
                     .await
-                    .unwrap_or_else(|_| {
-                        Err(format!(
-                            "{} does not accept a connection within {} s",
-                            self.host,
-                            CONNECT_MAX.as_secs()
-                        ))
-                    })?,
+                    .unwrap_or_else(|_| Err(UpstreamError::ConnectTimeout { host: host() }))?,
             };
+            // Once: the second try, on a new connection, sends the same request.
             if let Some(note) = note_sent.take() {
                 note();
             }
-            let answered = tokio::time::timeout(HEAD_MAX, exchange(&mut link, request));
-            match answered.await {
-                Err(_) => {
-                    return Err(format!(
-                        "{} has not answered within {} minutes",
-                        self.host,
-                        HEAD_MAX.as_secs() / 60
-                    ));
-                }
+            let response = link.sender.try_send_request(request);
+            match tokio::time::timeout(HEAD_MAX, link.drive(response)).await {
+                Err(_) => return Err(UpstreamError::ResponseTimeout { host: host() }),
                 Ok(Ok(response)) => return Ok((response, link)),
                 Ok(Err(mut failed)) => match failed.take_message() {
                     // The API had closed the idle connection, and no byte of the request was sent.
                     Some(unsent) if is_kept => request = unsent,
                     _ => {
-                        return Err(format!(
-                            "no response from {}: {}",
-                            self.host,
-                            describe_error(failed.error())
-                        ));
+                        return Err(UpstreamError::NoResponse {
+                            host: host(),
+                            source: failed.into_error(),
+                        });
                     }
                 },
             }
@@ -212,67 +157,48 @@ impl Upstream {
 
     /// Keeps a connection for reuse after its response was read.
     pub(super) fn keep(&self, link: Link) {
-        let mut idle = self.idle();
-        if link.connection.is_some() && idle.len() < IDLE_MAX {
-            idle.push((link, Instant::now()));
-        }
+        self.idle.keep(link);
     }
 
-    fn idle(&self) -> std::sync::MutexGuard<'_, Vec<(Link, Instant)>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Takes an idle connection that is still open.
-    async fn take_idle(&self) -> Option<Link> {
-        loop {
-            let (mut link, since) = self.idle().pop()?;
-            if since.elapsed() < IDLE_TIME_MAX && link.is_usable().await {
-                return Some(link);
-            }
-        }
-    }
-
-    async fn connect(&self) -> Result<Link, String> {
-        let addresses = tokio::net::lookup_host((self.host.as_str(), self.port))
+    async fn connect(&self) -> Result<Link, UpstreamError> {
+        let Endpoint {
+            host,
+            port,
+            tls_name,
+        } = &self.endpoint;
+        let addresses = tokio::net::lookup_host((host.as_str(), *port))
             .await
-            .map_err(|error| format!("{} cannot be looked up: {error}", self.host))?;
+            .map_err(|source| UpstreamError::Lookup {
+                host: host.clone(),
+                source,
+            })?;
         let stream = connect_to_any(addresses)
             .await
-            .map_err(|error| format!("{} cannot be reached: {error}", self.host))?;
-        self.hand_shake(stream).await
-    }
-
-    async fn hand_shake(&self, stream: TcpStream) -> Result<Link, String> {
+            .map_err(|source| UpstreamError::Connect {
+                host: host.clone(),
+                source,
+            })?;
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "requests to the API may be delayed");
         }
-        let stream: AnyStream = match &self.tls_name {
+        let stream: AnyStream = match tls_name {
             Some(name) => {
                 let new = || async {
-                    tokio::task::spawn_blocking(tls::connector)
+                    tokio::task::spawn_blocking(|| Trust::Installed.connector())
                         .await
-                        .map_err(|error| error.to_string())?
+                        .map_err(|error| UpstreamError::Trust(error.to_string()))?
+                        .map_err(|error| UpstreamError::Trust(error.to_string()))
                 };
                 let connector = self.connector.get_or_try_init(new).await?;
-                Box::new(
-                    connector
-                        .connect(name.clone(), stream)
-                        .await
-                        .map_err(|error| format!("TLS with {} failed: {error}", self.host))?,
-                )
+                let stream = connector.connect(name.clone(), stream).await;
+                Box::new(stream.map_err(|source| UpstreamError::Tls {
+                    host: host.clone(),
+                    source,
+                })?)
             }
             None => Box::new(stream),
         };
-        let mut client = http1::Builder::new();
-        client.max_buf_size(BUFFER_BYTES_MAX);
-        let (sender, connection) = client
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| error.to_string())?;
-        Ok(Link {
-            sender,
-            connection: Some(Box::pin(connection)),
-        })
+        Ok(Link::open(stream, Some(BUFFER_BYTES_MAX)).await?)
     }
 }
 
@@ -294,24 +220,6 @@ async fn connect_to_any(addresses: impl IntoIterator<Item = SocketAddr>) -> io::
             () = tokio::time::sleep(NEXT_ADDRESS_AFTER), if addresses.peek().is_some() => {}
         }
     }
-}
-
-/// Sends a request over a connection, and drives it until the head of the response has arrived.
-async fn exchange(
-    link: &mut Link,
-    request: Request<RequestBody>,
-) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
-    let mut response = pin!(link.sender.try_send_request(request).fuse());
-    let connection = &mut link.connection;
-    poll_fn(|cx| {
-        if let Some(driven) = connection
-            && driven.as_mut().poll(cx).is_ready()
-        {
-            *connection = None;
-        }
-        response.as_mut().poll(cx)
-    })
-    .await
 }
 
 /// Describes an error of the connection, without any of its content.

@@ -74,8 +74,8 @@ impl Claude {
                 self.has_subagents = tasks.iter().any(|task| task["task_type"] == "local_agent");
                 Vec::new()
             }
-            // An unread message leads to another turn and another result, and so does the end of a background
-            // sub-agent.
+            // An unread message leads to another turn and another result, and so does the end of a
+            // background sub-agent.
             Some("result") if self.unread.is_empty() && !self.has_subagents => vec![Step::Close],
             Some("result") => vec![Step::TurnEnded],
             _ => Vec::new(),
@@ -113,7 +113,8 @@ impl Claude {
         vec![Step::Permission(permission)]
     }
 
-    /// Returns the file that an editing tool changes, if by its name it is below the run's directory.
+    /// Returns the file that an editing tool changes, if by its name it is below the run's
+    /// directory.
     fn edits(&self, tool: &str, input: &Value) -> Vec<PathBuf> {
         let field = match tool {
             "Edit" | "MultiEdit" | "Write" => "file_path",

@@ -1,5 +1,5 @@
-//! A client of Codex's app server: one thread, one turn, and another turn for each message that arrived too late for
-//! the one before.
+//! A client of Codex's app server: one thread, one turn, and another turn for each message that
+//! arrived too late for the one before.
 //!
 //! ```text
 //!  initialize ─ thread/start or thread/resume ─ turn/start ─ (turn/steer)* ─ turn/completed ─ close
@@ -381,7 +381,8 @@ impl Codex {
         ))
     }
 
-    /// A denial has no text. The reason is sent as a message before it, so that both are read together.
+    /// A denial has no text. The reason is sent as a message before it, so that both are read
+    /// together.
     pub(super) fn decide(&mut self, id: &str, decision: &Decision) -> Option<Vec<u8>> {
         let id = self.pending.remove(id)?;
         let word = if *decision == Decision::Allow {

@@ -1,8 +1,8 @@
-//! A home for one attempt, for a CLI whose profile is enforced by its configuration file. It links to the files in the
-//! user's home, except for a copy of that file with the profile's settings.
+//! A home for one attempt, for a CLI whose profile is enforced by its configuration file. It links
+//! to the files in the user's home, except for a copy of that file with the profile's settings.
 
-use crate::link::{AttemptDir, Order};
 use crate::preset::{ConfigHome, Preset};
+use crate::protocol::{AttemptDir, Order};
 use std::path::PathBuf;
 use toml::Table;
 
@@ -61,7 +61,8 @@ impl AttemptHome {
     }
 }
 
-/// Merges settings into a table: tables recursively, missing items are appended to lists, other values are replaced.
+/// Merges settings into a table: tables recursively, missing items are appended to lists, other
+/// values are replaced.
 fn merge(table: &mut Table, settings: &Table) {
     for (name, setting) in settings {
         match (table.get_mut(name), setting) {

@@ -47,14 +47,14 @@ impl Dialogue {
     }
 
     /// Records that the model has written text.
-    pub fn note_model_text(&mut self) {
+    pub(crate) fn note_model_text(&mut self) {
         if let Self::Acp(acp) = self {
             acp.note_model_text();
         }
     }
 
-    /// Returns the line that sends a message, and whether writing it counts as delivery. `None`: the agent accepts no
-    /// messages while it works.
+    /// Returns the line that sends a message, and whether writing it counts as delivery. `None`:
+    /// the agent accepts no messages while it works.
     pub fn message(&mut self, message: &MessageView) -> Option<(Vec<u8>, bool)> {
         match self {
             Self::Lines => Some((
@@ -70,7 +70,7 @@ impl Dialogue {
 
     /// Returns whether the agent has not received its task yet.
     #[must_use]
-    pub fn is_opening(&self) -> bool {
+    pub(crate) fn is_opening(&self) -> bool {
         matches!(self, Self::Acp(acp) if acp.is_opening())
     }
 

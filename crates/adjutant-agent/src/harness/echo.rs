@@ -1,11 +1,11 @@
-//! Launches the built-in scripted agent: this binary, driven like any other program. With `prompt_via = stream` it
-//! reads JSON lines while it runs.
+//! Launches the built-in scripted agent: this binary, driven like any other program. With
+//! `prompt_via = stream` it reads JSON lines while it runs.
 
 use super::dialogue::Dialogue;
 use super::plain::prompt_input;
-use super::{Input, Launch, Refusal};
-use crate::link::Order;
+use super::{Input, Launch, StartRefusal};
 use crate::process::start::SELF_EXE;
+use crate::protocol::Order;
 use adjutant_core::Permissions;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ const STREAM: &str = "--stream";
 const READ_ONLY: &str = "--read-only";
 
 /// Prepares the scripted agent. An order may name another Adjutant binary to run it.
-pub fn launch(order: &Order) -> Result<Launch, Refusal> {
+pub(super) fn launch(order: &Order) -> Result<Launch, StartRefusal> {
     let program = order
         .argv
         .first()

@@ -14,8 +14,8 @@ pub struct Failure {
     pub again_at: Option<Time>,
 }
 
-/// Patterns for any CLI, used if its preset has no match: substrings, cause, hint. They are messages of HTTP,
-/// sockets and common libraries.
+/// Patterns for any CLI, used if its preset has no match: substrings, cause, hint. They are
+/// messages of HTTP, sockets and common libraries.
 const COMMON: [(&[&str], Cause, &str); 2] = [
     (
         &[
@@ -62,8 +62,9 @@ const COMMON: [(&[&str], Cause, &str); 2] = [
     ),
 ];
 
-/// Causes that every CLI reports in the words or the status of the model's API. They are checked before the preset's
-/// patterns, which are wider: a message about an overload or an empty account often mentions limits and accounts too.
+/// Causes that every CLI reports in the words or the status of the model's API. They are checked
+/// before the preset's patterns, which are wider: a message about an overload or an empty account
+/// often mentions limits and accounts too.
 const FIRST: [(&[&str], &[&str], Cause, &str); 2] = [
     (
         &[
@@ -89,7 +90,8 @@ const FIRST: [(&[&str], &[&str], Cause, &str); 2] = [
     ),
 ];
 
-/// The reasons of the Agent Client Protocol for the end of a turn, which are whole messages: reason, cause, what it means, hint.
+/// The reasons of the Agent Client Protocol for the end of a turn, which are whole messages:
+/// reason, cause, what it means, hint.
 const STOP_REASONS: [(&str, Cause, &str, &str); 4] = [
     (
         "max_tokens",
@@ -156,8 +158,8 @@ fn find(patterns: &[FailurePattern], text: &str) -> Option<(Cause, String)> {
     common.map(|(_, cause, hint)| (*cause, (*hint).to_owned()))
 }
 
-/// Returns whether a text states a status of HTTP: the number, beside a word such as `status`, `code` or `error`.
-/// `wrote 500 files` states none.
+/// Returns whether a text states a status of HTTP: the number, beside a word such as `status`,
+/// `code` or `error`. `wrote 500 files` states none.
 fn has_status(text: &str, status: &str) -> bool {
     const BEFORE: [&str; 5] = ["status", "code", "error", "http", "errors"];
     const AFTER: [&str; 12] = [
@@ -191,12 +193,12 @@ fn has_status(text: &str, status: &str) -> bool {
 
 /// Returns the cause of an error message, or `Cause::Agent` if it is unknown.
 #[must_use]
-pub fn cause_of(patterns: &[FailurePattern], text: &str) -> Cause {
+pub(crate) fn cause_of(patterns: &[FailurePattern], text: &str) -> Cause {
     find(patterns, text).map_or(Cause::Agent, |(cause, _)| cause)
 }
 
-/// Explains an error message. `stated` is the reset time of a limit from a field of the stream; otherwise the time
-/// is read from the message. Its clock times are in `zone`.
+/// Explains an error message. `stated` is the reset time of a limit from a field of the stream;
+/// otherwise the time is read from the message. Its clock times are in `zone`.
 #[must_use]
 pub fn explain(
     patterns: &[FailurePattern],
@@ -227,7 +229,8 @@ pub fn explain(
     }
 }
 
-/// Returns whether a text contains a word. A number has to stand alone: `84290` does not contain `429`.
+/// Returns whether a text contains a word. A number has to stand alone: `84290` does not contain
+/// `429`.
 fn has_word(text: &str, word: &str) -> bool {
     if !word.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.contains(word);

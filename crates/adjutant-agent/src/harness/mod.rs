@@ -1,5 +1,5 @@
-//! Prepares the launch of each kind of CLI, and drives a live one over its protocol ([`dialogue`]). Differences
-//! among vendors are data (their presets); `adjutant_stream` reads the output.
+//! Prepares the launch of each kind of CLI, and drives a live one over its protocol ([`dialogue`]).
+//! Differences among vendors are data (their presets); `adjutant_stream` reads the output.
 
 pub mod acp;
 mod claude;
@@ -11,21 +11,21 @@ pub mod failure;
 pub mod operation;
 mod own_tools;
 mod pi;
+mod placeholders;
 mod plain;
 mod reset;
 pub mod step;
 mod vendor;
 
-use crate::link::{AttemptDir, Order, WorkerAccess};
+use crate::protocol::{AttemptDir, Order, WorkerAccess};
 use crate::view::codes;
 use adjutant_stream::reader::ReaderConfig;
 pub use config_home::AttemptHome;
 use dialogue::Dialogue;
 pub use own_tools::{OwnTools, ServedTool};
 use std::ffi::OsString;
-use std::fs;
-use std::io;
 use std::path::PathBuf;
+use std::{fs, io};
 
 /// A prepared process: what to start, and with which input, environment and files.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ pub enum Input {
 
 /// Why an agent cannot be started, and what to do about it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct StartRefusal {
     /// One of [`codes`].
     pub code: &'static str,
     pub message: String,
@@ -119,7 +119,7 @@ pub fn launch(
     access: &WorkerAccess,
     gate: Option<GateAccess<'_>>,
     own_tools: OwnTools,
-) -> Result<Launch, Refusal> {
+) -> Result<Launch, StartRefusal> {
     match fs::metadata(&order.cwd) {
         Ok(meta) if meta.is_dir() => {
             if let Err(error) = check_directory(order) {
@@ -136,7 +136,7 @@ pub fn launch(
         "echo" => echo::launch(order),
         "plain" => plain::launch(order),
         "vendor" => vendor::launch(order, dir, access, gate, own_tools),
-        other => Err(Refusal {
+        other => Err(StartRefusal {
             code: codes::INVALID,
             message: format!("this version has no harness {other:?}"),
         }),
@@ -145,7 +145,7 @@ pub fn launch(
 
 /// Explains why starting the prepared agent failed.
 #[must_use]
-pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> Refusal {
+pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> StartRefusal {
     let program = launch.program.display();
     let agent = &order.agent;
     let (code, message) = match error.kind() {
@@ -194,7 +194,7 @@ pub fn explain(order: &Order, launch: &Launch, error: &io::Error) -> Refusal {
             format!("{program} (agent {agent}) could not be started: {error}"),
         ),
     };
-    Refusal { code, message }
+    StartRefusal { code, message }
 }
 
 /// Checks that the working directory can be entered.
@@ -208,8 +208,8 @@ fn check_directory(order: &Order) -> io::Result<()> {
     )?)
 }
 
-fn bad_directory(order: &Order, problem: &str) -> Refusal {
-    Refusal {
+fn bad_directory(order: &Order, problem: &str) -> StartRefusal {
+    StartRefusal {
         code: codes::INVALID,
         message: format!(
             "the working directory {} {problem}: correct it or name another one",

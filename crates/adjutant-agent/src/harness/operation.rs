@@ -1,6 +1,7 @@
-//! The operation of a CLI's permission request, as policies see it. Only statements of the CLI itself count; a title can
-//! contain a model's text.
+//! The operation of a CLI's permission request, as policies see it. Only statements of the CLI
+//! itself count; a title can contain a model's text.
 
+use adjutant_core::hex;
 use adjutant_core::policy::{Operation, StatedPath, absolute, directory_changes};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -80,7 +81,8 @@ const SHELLS: [&str; 8] = [
     "/usr/bin/zsh",
 ];
 
-/// Returns a hash of a call, independent of the order of fields. `ignored`: top-level fields that are left out.
+/// Returns a hash of a call, independent of the order of fields. `ignored`: top-level fields that
+/// are left out.
 pub(super) fn digest(tool: &str, input: &Value, ignored: &[&str]) -> String {
     fn add(hash: &mut Sha256, value: &Value, ignored: &[&str]) {
         match value {
@@ -113,10 +115,7 @@ pub(super) fn digest(tool: &str, input: &Value, ignored: &[&str]) -> String {
     let mut hash = Sha256::new();
     hash.update(Value::String(tool.to_owned()).to_string());
     add(&mut hash, input, ignored);
-    hash.finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(hash.finalize())
 }
 
 /// Returns an operation with only its tool and a hash of the call.
@@ -128,7 +127,8 @@ pub(super) fn opaque(tool: &str, input: &Value) -> Operation {
     }
 }
 
-/// Returns an absolute path as it is stated. `None`: its meaning depends on more than the directory.
+/// Returns an absolute path as it is stated. `None`: its meaning depends on more than the
+/// directory.
 fn absolute_path(cwd: &Path, file: &str) -> Option<StatedPath> {
     let is_plain = !file.is_empty() && !file.starts_with('~') && !file.contains('\0');
     is_plain.then(|| StatedPath {
@@ -220,7 +220,8 @@ impl ShellDirectories {
         }
     }
 
-    /// Returns the operation of a command that may run in any of the directories, unless it states its own.
+    /// Returns the operation of a command that may run in any of the directories, unless it states
+    /// its own.
     pub(super) fn applied(&self, call: Option<&str>, operation: Operation) -> Operation {
         let possible_directories = if operation.directory.is_none() {
             self.possible(call)
@@ -287,7 +288,8 @@ impl<'a> StatedCommands<'a> {
     }
 }
 
-/// Returns the operation of a shell tool: `{"command": …}` or `{"commands": [one]}`, with its directory and descriptive fields.
+/// Returns the operation of a shell tool: `{"command": …}` or `{"commands": [one]}`, with its
+/// directory and descriptive fields.
 pub(super) fn shell(tool: &str, input: &Value, cwd: &Path, harmless: &[&str]) -> Operation {
     let directories: Vec<&str> = DIRECTORIES
         .iter()
@@ -322,7 +324,8 @@ pub(super) fn shell(tool: &str, input: &Value, cwd: &Path, harmless: &[&str]) ->
     }
 }
 
-/// Returns the operation of a tool on files. `is_complete`: it does nothing else, and all its files are named.
+/// Returns the operation of a tool on files. `is_complete`: it does nothing else, and all its files
+/// are named.
 pub(super) fn on_files<'a>(
     tool: &str,
     input: &Value,
@@ -348,7 +351,8 @@ pub(super) fn on_files<'a>(
     }
 }
 
-/// Returns the operation of a tool that reads an address: `{"url": …}` with a question about its content.
+/// Returns the operation of a tool that reads an address: `{"url": …}` with a question about its
+/// content.
 pub(super) fn fetch(tool: &str, input: &Value) -> Operation {
     let url = input["url"].as_str();
     let is_complete =

@@ -1,5 +1,6 @@
-//! Recognizes Adjutant's own tools in permission requests. Only exact forms of the offered names count: a title can
-//! contain a model's text, and a call that is recognized as Adjutant's runs without approval.
+//! Recognizes Adjutant's own tools in permission requests. Only exact forms of the offered names
+//! count: a title can contain a model's text, and a call that is recognized as Adjutant's runs
+//! without approval.
 
 use serde_json::Value;
 
@@ -19,7 +20,8 @@ pub struct ServedTool {
 }
 
 impl ServedTool {
-    /// Returns whether an agent's name for a tool is one of the forms in which agents write this tool's name.
+    /// Returns whether an agent's name for a tool is one of the forms in which agents write this
+    /// tool's name.
     fn has_form(&self, text: &str) -> bool {
         let name = &self.name;
         let with_prefix = |rest: &str| {
@@ -58,7 +60,8 @@ impl OwnTools {
         self.0.iter().any(|tool| tool.has_form(name))
     }
 
-    /// Returns whether a reported call, judged by all its titles, is a call of one of Adjutant's tools.
+    /// Returns whether a reported call, judged by all its titles, is a call of one of Adjutant's
+    /// tools.
     #[must_use]
     pub fn is_call(&self, kind: &str, titles: &[String], meta: &Value, input: &Value) -> bool {
         // A call of a kind that executes or changes something is not Adjutant's.

@@ -1,5 +1,5 @@
-//! pi's RPC mode, with Adjutant's extension: the extension offers Adjutant's tools to pi, and requests permission here
-//! before a tool changes something.
+//! pi's RPC mode, with Adjutant's extension: the extension offers Adjutant's tools to pi, and
+//! requests permission here before a tool changes something.
 //!
 //! ```text
 //!  get_state ─ (extension loaded) ─ prompt ─ (prompt that steers)* ─ agent_settled ─ close
@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The extension's source.
-pub const EXTENSION: &str = include_str!("pi.extension.mjs");
+pub(crate) const EXTENSION: &str = include_str!("pi.extension.mjs");
 
 /// The ids of commands. A message is sent under its own id.
 const STATE: &str = "state";
@@ -72,7 +72,8 @@ impl Pi {
         }
     }
 
-    /// pi reads commands once all extensions have started, so the reply shows whether Adjutant's has.
+    /// pi reads commands once all extensions have started, so the reply shows whether Adjutant's
+    /// has.
     pub(super) fn opening(&mut self, prompt: &str) -> Vec<u8> {
         prompt.clone_into(&mut self.prompt);
         line(&json!({ "id": STATE, "type": "get_state" }))
@@ -150,7 +151,8 @@ impl Pi {
         }
     }
 
-    /// Returns the file that an editing tool changes, if by its name it is below the run's directory.
+    /// Returns the file that an editing tool changes, if by its name it is below the run's
+    /// directory.
     fn edits(&self, tool: &str, input: &Value) -> Vec<PathBuf> {
         let file = input["path"]
             .as_str()
@@ -221,8 +223,8 @@ impl Pi {
         vec![Step::Delivered(id)]
     }
 
-    /// Starts another turn for a message that pi has not accepted, or closes the input. A message that pi accepted and
-    /// did not read is delivered in another way.
+    /// Starts another turn for a message that pi has not accepted, or closes the input. A message
+    /// that pi accepted and did not read is delivered in another way.
     fn finish_turn(&mut self) -> Vec<Step> {
         self.unread.retain(|_, given| given.sent != Delivery::Taken);
         if self.unread.is_empty() {
@@ -271,7 +273,8 @@ impl Pi {
 }
 
 impl QueuedMessage {
-    /// Returns the command that sends the message: into the current turn, or as a new prompt if there is none.
+    /// Returns the command that sends the message: into the current turn, or as a new prompt if
+    /// there is none.
     fn steer(&mut self, id: &str) -> Vec<u8> {
         self.sent = Delivery::Written;
         line(
@@ -280,8 +283,8 @@ impl QueuedMessage {
     }
 }
 
-/// Returns whether pi uses a path unchanged. It expands `~`, file URLs and a leading `@`, and replaces wide
-/// spaces.
+/// Returns whether pi uses a path unchanged. It expands `~`, file URLs and a leading `@`, and
+/// replaces wide spaces.
 fn is_literal(path: &str) -> bool {
     !path.is_empty()
         && !path.starts_with(['~', '@'])

@@ -1,17 +1,19 @@
-//! Launches any program: the prompt on standard input or as the last argument, plain text as output.
+//! Launches any program: the prompt on standard input or as the last argument, plain text as
+//! output.
 
 use super::dialogue::Dialogue;
-use super::{Input, Launch, Refusal};
-use crate::link::Order;
+use super::{Input, Launch, StartRefusal};
+use crate::protocol::Order;
 use crate::view::codes;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Longest prompt in one argument, in bytes. The kernel's limit is 128 KiB including the terminator.
-pub const PROMPT_ARG_BYTES_MAX: usize = 120 * 1024;
+/// Longest prompt in one argument, in bytes. The kernel's limit is 128 KiB including the
+/// terminator.
+pub(super) const PROMPT_ARG_BYTES_MAX: usize = 120 * 1024;
 
 /// Prepares the launch of a plain program.
-pub fn launch(order: &Order) -> Result<Launch, Refusal> {
+pub(super) fn launch(order: &Order) -> Result<Launch, StartRefusal> {
     let program = program(order)?;
     let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
     let input = prompt_input(order, &mut argv)?;
@@ -23,9 +25,9 @@ pub fn launch(order: &Order) -> Result<Launch, Refusal> {
 }
 
 /// Returns the program that an order names.
-pub fn program(order: &Order) -> Result<PathBuf, Refusal> {
+pub(super) fn program(order: &Order) -> Result<PathBuf, StartRefusal> {
     let Some(program) = order.argv.first().map(PathBuf::from) else {
-        return Err(Refusal {
+        return Err(StartRefusal {
             code: codes::AGENT_NOT_FOUND,
             message: format!("agent {} has no `command`", order.agent),
         });
@@ -36,7 +38,7 @@ pub fn program(order: &Order) -> Result<PathBuf, Refusal> {
             program.display(),
             order.agent
         );
-        return Err(Refusal {
+        return Err(StartRefusal {
             code: codes::AGENT_NOT_FOUND,
             message,
         });
@@ -45,9 +47,9 @@ pub fn program(order: &Order) -> Result<PathBuf, Refusal> {
 }
 
 /// Puts the prompt into the input or the arguments, as the order requires.
-pub fn prompt_input(order: &Order, argv: &mut Vec<OsString>) -> Result<Input, Refusal> {
+pub(crate) fn prompt_input(order: &Order, argv: &mut Vec<OsString>) -> Result<Input, StartRefusal> {
     let invalid = |message| {
-        Err(Refusal {
+        Err(StartRefusal {
             code: codes::INVALID,
             message,
         })

@@ -1,16 +1,18 @@
-//! Reads when a usage limit resets from a vendor's message: seconds since the epoch, a duration, an RFC 3339 time or a
-//! clock time in prose. Pure: `now` and the zone are arguments.
+//! Reads when a usage limit resets from a vendor's message: seconds since the epoch, a duration, an
+//! RFC 3339 time or a clock time in prose. Pure: `now` and the zone are arguments.
 
 use adjutant_core::Time;
-use jiff::civil::{Date, DateTime};
+use adjutant_core::units::duration;
+use jiff::civil::{self, Date, DateTime};
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Unit, Zoned};
+use std::iter::Peekable;
 
 /// Longest wait that counts as plausible.
 const WAIT_MS_MAX: i64 = 8 * 24 * 60 * 60 * 1000;
 
-/// A reset time at most this long ago counts as just passed, since clocks differ; the run then waits
-/// `PASSED_PAUSE_MS`.
+/// A reset time at most this long ago counts as just passed, since clocks differ; the run then
+/// waits `PASSED_PAUSE_MS`.
 const PASSED_MS_MIN: i64 = -2 * 60 * 1000;
 const PASSED_PAUSE_MS: i64 = 5 * 1000;
 
@@ -37,10 +39,10 @@ const MONTHS: [&str; 12] = [
     "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
 ];
 
-/// Reads the reset time from a message in lower case: `…|<seconds since the epoch>`, `try again in 2h 5m`,
-/// `resets_in_seconds: 40`, `retryDelay: "34s"`, `resets 3:45pm (America/New_York)`, `try again at Nov
-/// 24th, 2026 3:45 PM`. Clock times without a zone are in `zone`.
-pub fn reset_time(lower: &str, now: Time, zone: &TimeZone) -> Option<Time> {
+/// Reads the reset time from a message in lower case: `…|<seconds since the epoch>`, `try again in
+/// 2h 5m`, `resets_in_seconds: 40`, `retryDelay: "34s"`, `resets 3:45pm (America/New_York)`, `try
+/// again at Nov 24th, 2026 3:45 PM`. Clock times without a zone are in `zone`.
+pub(crate) fn reset_time(lower: &str, now: Time, zone: &TimeZone) -> Option<Time> {
     let epoch = lower
         .rsplit_once('|')
         .and_then(|(_, rest)| rest.get(..10)?.parse::<i64>().ok())
@@ -70,8 +72,9 @@ pub fn reset_time(lower: &str, now: Time, zone: &TimeZone) -> Option<Time> {
         .and_then(|at| resume_time(at, now))
 }
 
-/// Returns when to resume for a reset time: soon if it has just passed, `None` if it is implausible.
-pub fn resume_time(at: Time, now: Time) -> Option<Time> {
+/// Returns when to resume for a reset time: soon if it has just passed, `None` if it is
+/// implausible.
+pub(crate) fn resume_time(at: Time, now: Time) -> Option<Time> {
     let in_ms = at.0.checked_sub(now.0)?;
     match in_ms {
         1..=WAIT_MS_MAX => Some(at),
@@ -80,39 +83,124 @@ pub fn resume_time(at: Time, now: Time) -> Option<Time> {
     }
 }
 
-/// Reads a clock time at the start of a text, with optional date, `am` or `pm`, and zone. It means the next such
-/// time; without seconds, the end of the minute, since vendors round down.
+/// Reads a clock time at the start of a text, with optional date, `am` or `pm`, and zone. It means
+/// the next such time; without seconds, the end of the minute, since vendors round down.
 fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
     let mut words = text
         .split(|c: char| c.is_whitespace() || c == ',')
         .map(|word| word.trim_matches([':', '"', ';']))
         .filter(|word| !word.is_empty());
-    let mut word = words.find(|word| !matches!(*word, "on" | "at"))?;
-    if let Ok(stamp) = word
+    let first = words.find(|word| !matches!(*word, "on" | "at"))?;
+    if let Ok(stamp) = first
         .trim_end_matches('.')
         .to_uppercase()
         .parse::<Timestamp>()
     {
         return Some(Time(stamp.as_millisecond()));
     }
-    let mut month_day = None;
-    let mut year = None;
-    let is_tomorrow = word == "tomorrow";
-    if let Some(month) = MONTHS.iter().position(|month| word.starts_with(month)) {
-        let day = words.next()?;
-        let digits = day.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-        month_day = Some((i8::try_from(month + 1).ok()?, digits.parse::<i8>().ok()?));
-        word = words.find(|word| !matches!(*word, "on" | "at"))?;
-        if word.len() == 4
-            && let Ok(number) = word.parse::<i16>()
-        {
-            year = Some(number);
-            word = words.find(|word| *word != "at")?;
+    let (day, word) = day(first, &mut words)?;
+    let mut words = words.peekable();
+    let (time, has_seconds) = time_of_day(word, &mut words)?;
+    ClockTime {
+        day,
+        time,
+        has_seconds,
+        zone: named_zone(words.next(), zone)?,
+    }
+    .next_after(now)
+}
+
+/// A time of a day, as a message names it.
+struct ClockTime {
+    day: Day,
+    time: civil::Time,
+    has_seconds: bool,
+    zone: TimeZone,
+}
+
+/// The day of a clock time.
+enum Day {
+    /// Today, or tomorrow if the time has passed.
+    Next,
+    Tomorrow,
+    /// Without a year: this year, or the next one if the time has passed.
+    Date {
+        month: i8,
+        day: i8,
+        year: Option<i16>,
+    },
+}
+
+impl ClockTime {
+    fn next_after(&self, now: Time) -> Option<Time> {
+        let now = Timestamp::from_millisecond(now.0)
+            .ok()?
+            .to_zoned(self.zone.clone());
+        let tomorrow = || self.on(now.date().tomorrow().ok()?);
+        let zoned = match self.day {
+            Day::Tomorrow => tomorrow()?,
+            Day::Next => match self.on(now.date())? {
+                today if today > now => today,
+                _ => tomorrow()?,
+            },
+            Day::Date { month, day, year } => {
+                let of = |year| self.on(Date::new(year, month, day).ok()?);
+                let this = of(year.unwrap_or(now.year()))?;
+                if year.is_none() && this <= now {
+                    of(now.year().checked_add(1)?)?
+                } else {
+                    this
+                }
+            }
+        };
+        Some(Time(
+            zoned.round(Unit::Second).ok()?.timestamp().as_millisecond(),
+        ))
+    }
+
+    /// Returns the time on a date, or the end of its minute.
+    fn on(&self, date: Date) -> Option<Zoned> {
+        let begins = DateTime::from_parts(date, self.time)
+            .to_zoned(self.zone.clone())
+            .ok()?;
+        if self.has_seconds {
+            Some(begins)
+        } else {
+            begins.checked_add(jiff::Span::new().minutes(1)).ok()
         }
-    } else if is_tomorrow {
+    }
+}
+
+/// Reads the day with which a clock time may begin. Returns it with the word after it.
+fn day<'a>(first: &'a str, words: &mut impl Iterator<Item = &'a str>) -> Option<(Day, &'a str)> {
+    let Some(month) = MONTHS.iter().position(|month| first.starts_with(month)) else {
+        return if first == "tomorrow" {
+            Some((Day::Tomorrow, words.find(|word| *word != "at")?))
+        } else {
+            Some((Day::Next, first))
+        };
+    };
+    let month = i8::try_from(month + 1).ok()?;
+    let digits = words
+        .next()?
+        .trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let day = digits.parse::<i8>().ok()?;
+    let mut word = words.find(|word| !matches!(*word, "on" | "at"))?;
+    let mut year = None;
+    if word.len() == 4
+        && let Ok(number) = word.parse::<i16>()
+    {
+        year = Some(number);
         word = words.find(|word| *word != "at")?;
     }
-    let mut words = words.peekable();
+    Some((Day::Date { month, day, year }, word))
+}
+
+/// Reads a time such as `3:45pm`, `3 p.m.` or `15:45:10`. Returns whether it has seconds, too.
+fn time_of_day<'a>(
+    word: &'a str,
+    words: &mut Peekable<impl Iterator<Item = &'a str>>,
+) -> Option<(civil::Time, bool)> {
     let (clock, half) = match word.find(['a', 'p']) {
         Some(at) => (&word[..at], Some(&word[at..])),
         None => (
@@ -136,58 +224,27 @@ fn clock_time(text: &str, now: Time, zone: &TimeZone) -> Option<Time> {
         None if minute.is_some() => hour,
         _ => return None,
     };
-    let named = words
-        .next()
-        .map(|word| word.trim_matches(['(', ')', '.', '\'', '"']));
-    let zone = match named {
-        Some("utc" | "gmt" | "z") => TimeZone::UTC,
-        // An unknown zone makes the time unknown.
-        Some(name) if name.contains('/') => TimeZone::get(name).ok()?,
-        _ => zone.clone(),
-    };
-    let here = Timestamp::from_millisecond(now.0)
-        .ok()?
-        .to_zoned(zone.clone());
-    let at = |date: Date| -> Option<Zoned> {
-        let time = jiff::civil::Time::new(
-            hour,
-            minute.unwrap_or(Some(0))?,
-            second.unwrap_or(Some(0))?,
-            0,
-        )
-        .ok()?;
-        let begins = DateTime::from_parts(date, time)
-            .to_zoned(zone.clone())
-            .ok()?;
-        if second.is_some() {
-            Some(begins)
-        } else {
-            begins.checked_add(jiff::Span::new().minutes(1)).ok()
-        }
-    };
-    let zoned = match month_day {
-        Some((month, day)) => {
-            let of = |year| at(Date::new(year, month, day).ok()?);
-            let this = of(year.unwrap_or(here.year()))?;
-            // A date without a year may be in the next year.
-            if year.is_none() && this <= here {
-                of(here.year().checked_add(1)?)?
-            } else {
-                this
-            }
-        }
-        None if is_tomorrow => at(here.date().tomorrow().ok()?)?,
-        None => match at(here.date())? {
-            today if today > here => today,
-            _ => at(here.date().tomorrow().ok()?)?,
-        },
-    };
-    Some(Time(
-        zoned.round(Unit::Second).ok()?.timestamp().as_millisecond(),
-    ))
+    let time = civil::Time::new(
+        hour,
+        minute.unwrap_or(Some(0))?,
+        second.unwrap_or(Some(0))?,
+        0,
+    );
+    Some((time.ok()?, second.is_some()))
 }
 
-/// Reads a duration at the start of a text.
+/// Reads the zone after a time. An unknown zone makes the time unknown; other words are none, and
+/// the time is in `otherwise`.
+fn named_zone(word: Option<&str>, otherwise: &TimeZone) -> Option<TimeZone> {
+    match word.map(|word| word.trim_matches(['(', ')', '.', '\'', '"'])) {
+        Some("utc" | "gmt" | "z") => Some(TimeZone::UTC),
+        Some(name) if name.contains('/') => TimeZone::get(name).ok(),
+        _ => Some(otherwise.clone()),
+    }
+}
+
+/// Reads a duration at the start of a text. A number without a unit is seconds.
+#[expect(clippy::cast_precision_loss, reason = "a unit has few digits")]
 fn duration_ms(mut text: &str) -> Option<i64> {
     let mut total = 0.0_f64;
     let mut found = false;
@@ -210,15 +267,14 @@ fn duration_ms(mut text: &str) -> Option<i64> {
                 .trim_start_matches(|c: char| c.is_ascii_alphabetic())
                 .len();
         let unit = match &unit_at[..letters] {
-            "ms" | "milliseconds" => 1.0,
-            "" | "s" | "sec" | "secs" | "second" | "seconds" => 1_000.0,
-            "m" | "min" | "mins" | "minute" | "minutes" => 60_000.0,
-            "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000.0,
-            "d" | "day" | "days" => 86_400_000.0,
-            _ => break,
+            "" => "s",
+            word => word,
+        };
+        let Some(unit_ms) = duration::unit_ms(unit) else {
+            break;
         };
         found = true;
-        total += number * unit;
+        total += number * unit_ms as f64;
         text = &unit_at[letters..];
         if letters == 0 {
             break;

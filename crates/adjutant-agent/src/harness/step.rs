@@ -1,4 +1,5 @@
-//! Steps that a dialogue asks the attempt to take: write lines, decide permissions, close the input.
+//! Steps that a dialogue asks the attempt to take: write lines, decide permissions, close the
+//! input.
 
 use adjutant_core::policy::Operation;
 use serde_json::Value;
@@ -13,7 +14,8 @@ pub enum Step {
     Delivered(String),
     /// The agent requests permission. A request with the id of an open one replaces it.
     Permission(Permission),
-    /// The agent asks questions and waits for answers. A request with the id of an open one replaces it.
+    /// The agent asks questions and waits for answers. A request with the id of an open one
+    /// replaces it.
     Elicit(Elicitation),
     /// The agent withdraws the permission request or elicitation with this id.
     Withdraw(String),
@@ -85,9 +87,10 @@ pub fn line(value: &Value) -> Vec<u8> {
     bytes
 }
 
-/// Returns the path of a file that is, judged by its name, below a directory. Links are not resolved here; the
-/// decision does that. A leading `~` is refused, because some agents expand it to the user's home.
-pub fn named_within(dir: &Path, file: &Path) -> Option<PathBuf> {
+/// Returns the path of a file that is, judged by its name, below a directory. Links are not
+/// resolved here; the decision does that. A leading `~` is refused, because some agents expand it
+/// to the user's home.
+pub(crate) fn named_within(dir: &Path, file: &Path) -> Option<PathBuf> {
     let begins_at_home = file.as_os_str().as_encoded_bytes().starts_with(b"~");
     let steps_out = begins_at_home || file.components().any(|part| part == Component::ParentDir);
     let file = dir.join(file);

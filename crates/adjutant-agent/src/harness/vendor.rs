@@ -5,11 +5,12 @@ use super::codex::{self, Codex};
 use super::config_home::AttemptHome;
 use super::dialogue::Dialogue;
 use super::pi::{self, Pi};
+use super::placeholders::fill;
 use super::plain::{self, PROMPT_ARG_BYTES_MAX};
-use super::{GateAccess, Input, Launch, LogSource, OwnTools, ReaderConfig, Refusal};
-use crate::link::{AttemptDir, Order, WorkerAccess};
-use crate::preset::{Driver, Preset, PromptForm};
+use super::{GateAccess, Input, Launch, LogSource, OwnTools, ReaderConfig, StartRefusal};
+use crate::preset::{Driver, GateForm, ModelForm, Preset, Profile, PromptForm};
 use crate::process::start::SELF_EXE;
+use crate::protocol::{AttemptDir, Order, WorkerAccess};
 use crate::view::codes;
 use adjutant_core::Permissions;
 use std::collections::BTreeMap;
@@ -17,146 +18,54 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Prepares the launch of a vendor's CLI, which is offered `own_tools`.
-pub fn launch(
+pub(super) fn launch(
     order: &Order,
     dir: &AttemptDir,
     access: &WorkerAccess,
     gate: Option<GateAccess<'_>>,
     own_tools: OwnTools,
-) -> Result<Launch, Refusal> {
+) -> Result<Launch, StartRefusal> {
     let Some(preset) = &order.preset else {
         return Err(invalid(order, "has no preset"));
     };
     let new_session_prompt = in_new_session(order, preset);
     let order = new_session_prompt.as_ref().unwrap_or(order);
     let program = plain::program(order)?;
-    let values = Values::new(order, preset, dir, access)?;
-    let Some(permissions) = Permissions::from_word(&order.permissions) else {
-        return Err(invalid(
-            order,
-            &format!(
-                "was ordered with unknown permissions: {:?}",
-                order.permissions
-            ),
-        ));
+    let settings = Settings {
+        order,
+        preset,
+        profile: preset.permissions.of(&order.permissions),
+        dir,
+        model: preset.model.as_ref().zip(order.model.as_deref()),
+        gate: preset.gate.as_ref().zip(gate),
+        values: Values::new(order, preset, dir, access)?,
     };
-    let profile = preset.permissions.of(&order.permissions);
-    if let Some(why) = &profile.unsupported {
-        let message = format!(
-            "agent {} cannot be run with {}: {why}",
-            order.agent, order.permissions
-        );
-        return Err(Refusal {
-            code: codes::UNSUPPORTED_PROFILE,
-            message,
-        });
-    }
-    let (begin, behind) = match order.session {
-        Some(_) => (&preset.resume_args, None),
-        None => (&preset.args, Some(&preset.new_args)),
-    };
-    let trust = if order.trust_repo {
-        &preset.trusted_args
-    } else {
-        &preset.untrusted_args
-    };
-    let model = preset.model.as_ref().zip(order.model.as_ref());
-    let of_model = |name: &str| {
-        model
-            .filter(|_| name == "model")
-            .map(|(_, model)| model.clone())
-    };
-    let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
-    for arg in begin.iter().chain(&profile.args).chain(trust) {
-        argv.push(values.fill(order, arg)?.into());
-    }
-    // Placeholders are not replaced in the user's own arguments.
-    argv.extend(order.args.iter().map(OsString::from));
-    for arg in model.iter().flat_map(|(form, _)| &form.args) {
-        argv.push(
-            fill(arg, &of_model)
-                .map_err(|problem| invalid(order, &problem))?
-                .into(),
-        );
-    }
-    argv.extend(order.last_args.iter().map(OsString::from));
-    for arg in behind.into_iter().flatten() {
-        argv.push(values.fill(order, arg)?.into());
-    }
-    let mut env = Vec::new();
-    for (name, value) in &preset.env {
-        env.push((name.clone(), values.fill_secret(order, value)?));
-    }
-    let untrusted = (!order.trust_repo).then_some(&preset.untrusted_env);
-    let mut env_override = Vec::new();
-    for (name, value) in profile.env.iter().chain(untrusted.into_iter().flatten()) {
-        env_override.push((name.clone(), values.fill_secret(order, value)?));
-    }
-    for (name, value) in model.iter().flat_map(|(form, _)| &form.env) {
-        let value = fill(value, &of_model).map_err(|problem| invalid(order, &problem))?;
-        add_override(&mut env_override, name, value);
-    }
-    if let Some((form, gate)) = preset.gate.as_ref().zip(gate) {
-        let of_url = |name: &str| (name == "gate_url").then(|| gate.url.to_owned());
-        let of_both = |name: &str| {
-            if name == "gate_token" {
-                Some(gate.token.to_owned())
-            } else {
-                of_url(name)
-            }
-        };
-        for arg in &form.args {
-            argv.push(
-                fill(arg, &of_url)
-                    .map_err(|problem| invalid(order, &problem))?
-                    .into(),
-            );
-        }
-        for (name, value) in &form.env {
-            let value = fill(value, &of_both).map_err(|problem| invalid(order, &problem))?;
-            add_override(&mut env_override, name, value);
-        }
-    }
-    let mut files = Vec::new();
-    for (name, text) in &preset.files {
-        files.push((file(dir, name), values.fill_secret(order, text)?));
-    }
+    let permissions = settings.permissions()?;
+    let mut argv = settings.argv()?;
+    let mut env = settings.env()?;
+    let mut env_override = settings.env_override()?;
+    let files = settings.files()?;
     let (attempt_home_env, attempt_home) = AttemptHome::of(order, preset, dir).unzip();
     if let (Some(name), Some(AttemptHome { at, .. })) = (attempt_home_env, &attempt_home) {
         env_override.push((name, at.display().to_string()));
     }
-    let texts = preset
-        .args
-        .iter()
-        .chain(&profile.args)
-        .chain(preset.env.values())
-        .chain(profile.env.values())
-        .chain(preset.files.values());
-    let own_log = match (&preset.log_env, &preset.log_files) {
-        (Some(name), _) => {
-            let pipe = dir.temporary().join("log");
-            env.push((name.clone(), pipe.display().to_string()));
-            Some(LogSource::Pipe(pipe))
-        }
-        (None, Some(files)) => log_files(order, preset, dir, files),
-        (None, None) => None,
-    };
-    let temporary = (own_log.is_some() || texts.into_iter().any(|text| text.contains("{tmp")))
-        .then(|| dir.temporary());
+    let own_log = settings.own_log();
+    if let (Some(name), Some(LogSource::Pipe(pipe))) = (&preset.log_env, &own_log) {
+        env.push((name.clone(), pipe.display().to_string()));
+    }
+    let temporary = (own_log.is_some() || settings.names_temporary_dir()).then(|| dir.temporary());
     let mut dialogue = new_dialogue(order, preset, dir, access, own_tools, permissions);
-    let answers_after = if let Some(Dialogue::Acp(acp)) = &dialogue {
-        Some(acp.answers_after())
-    } else {
-        None
-    };
+    let stream = (preset.driver != Driver::Plain).then(|| ReaderConfig {
+        stream: preset.stream.clone(),
+        answers_after: match &dialogue {
+            Some(Dialogue::Acp(acp)) => Some(acp.answers_after()),
+            _ => None,
+        },
+    });
     let input = match &mut dialogue {
         Some(dialogue) => Input::Open(dialogue.opening(&order.prompt)),
         None => prompt(order, preset, &mut argv)?,
     };
-    let stream = (preset.driver != Driver::Plain).then(|| ReaderConfig {
-        stream: preset.stream.clone(),
-        answers_after,
-    });
     Ok(Launch {
         program,
         argv,
@@ -171,6 +80,177 @@ pub fn launch(
         stream,
         interrupt: preset.stop.interrupt,
     })
+}
+
+/// What the arguments, the environment and the files of a CLI are made of.
+struct Settings<'a> {
+    order: &'a Order,
+    preset: &'a Preset,
+    /// The profile of the run's permissions.
+    profile: &'a Profile,
+    dir: &'a AttemptDir,
+    /// How the CLI takes the name of its model, and the name.
+    model: Option<(&'a ModelForm, &'a str)>,
+    /// How the CLI is configured to use the gate, and the gate.
+    gate: Option<(&'a GateForm, GateAccess<'a>)>,
+    values: Values,
+}
+
+impl Settings<'_> {
+    /// Returns the run's permissions, which the CLI must be able to enforce.
+    fn permissions(&self) -> Result<Permissions, StartRefusal> {
+        let word = &self.order.permissions;
+        let Some(permissions) = Permissions::from_word(word) else {
+            let problem = format!("was ordered with unknown permissions: {word:?}");
+            return Err(invalid(self.order, &problem));
+        };
+        if let Some(why) = &self.profile.unsupported {
+            let message = format!(
+                "agent {} cannot be run with {word}: {why}",
+                self.order.agent
+            );
+            return Err(StartRefusal {
+                code: codes::UNSUPPORTED_PROFILE,
+                message,
+            });
+        }
+        Ok(permissions)
+    }
+
+    /// Returns the program's name and its arguments.
+    fn argv(&self) -> Result<Vec<OsString>, StartRefusal> {
+        let Self { order, preset, .. } = self;
+        let (begin, behind) = match order.session {
+            Some(_) => (&preset.resume_args, None),
+            None => (&preset.args, Some(&preset.new_args)),
+        };
+        let trust = if order.trust_repo {
+            &preset.trusted_args
+        } else {
+            &preset.untrusted_args
+        };
+        let mut argv: Vec<OsString> = order.argv.iter().map(OsString::from).collect();
+        for arg in begin.iter().chain(&self.profile.args).chain(trust) {
+            argv.push(self.fill(arg)?.into());
+        }
+        // Placeholders are not replaced in the user's own arguments.
+        argv.extend(order.args.iter().map(OsString::from));
+        if let Some((form, model)) = &self.model {
+            for arg in &form.args {
+                argv.push(self.fill_with(arg, &of_model(model))?.into());
+            }
+        }
+        argv.extend(order.last_args.iter().map(OsString::from));
+        for arg in behind.into_iter().flatten() {
+            argv.push(self.fill(arg)?.into());
+        }
+        if let Some((form, gate)) = &self.gate {
+            for arg in &form.args {
+                argv.push(self.fill_with(arg, &of_gate_url(gate))?.into());
+            }
+        }
+        Ok(argv)
+    }
+
+    /// Returns the variables that the order's environment overrides.
+    fn env(&self) -> Result<Vec<(String, String)>, StartRefusal> {
+        self.fill_secrets(&self.preset.env)
+    }
+
+    /// Returns the variables that override the order's environment.
+    fn env_override(&self) -> Result<Vec<(String, String)>, StartRefusal> {
+        let mut env = self.fill_secrets(&self.profile.env)?;
+        if !self.order.trust_repo {
+            env.extend(self.fill_secrets(&self.preset.untrusted_env)?);
+        }
+        if let Some((form, model)) = &self.model {
+            for (name, value) in &form.env {
+                add_override(&mut env, name, self.fill_with(value, &of_model(model))?);
+            }
+        }
+        if let Some((form, gate)) = &self.gate {
+            for (name, value) in &form.env {
+                add_override(&mut env, name, self.fill_with(value, &of_gate(gate))?);
+            }
+        }
+        Ok(env)
+    }
+
+    /// Returns the files to write for the CLI.
+    fn files(&self) -> Result<Vec<(PathBuf, String)>, StartRefusal> {
+        let mut files = Vec::new();
+        for (name, text) in self.fill_secrets(&self.preset.files)? {
+            files.push((file(self.dir, &name), text));
+        }
+        Ok(files)
+    }
+
+    /// Returns where the CLI writes a log of its own.
+    fn own_log(&self) -> Option<LogSource> {
+        match (&self.preset.log_env, &self.preset.log_files) {
+            (Some(_), _) => Some(LogSource::Pipe(self.dir.temporary().join("log"))),
+            (None, Some(files)) => log_files(self.order, self.preset, self.dir, files),
+            (None, None) => None,
+        }
+    }
+
+    /// Returns whether a text of the preset names the directory for temporary files.
+    fn names_temporary_dir(&self) -> bool {
+        let Self {
+            preset, profile, ..
+        } = self;
+        preset
+            .args
+            .iter()
+            .chain(&profile.args)
+            .chain(preset.env.values())
+            .chain(profile.env.values())
+            .chain(preset.files.values())
+            .any(|text| text.contains("{tmp"))
+    }
+
+    fn fill(&self, text: &str) -> Result<String, StartRefusal> {
+        self.fill_with(text, &|name| self.values.open(name))
+    }
+
+    /// Fills the values of a table, in which the token of the attempt may be named.
+    fn fill_secrets(
+        &self,
+        table: &BTreeMap<String, String>,
+    ) -> Result<Vec<(String, String)>, StartRefusal> {
+        table
+            .iter()
+            .map(|(name, text)| {
+                let filled = self.fill_with(text, &|name| self.values.with_token(name))?;
+                Ok((name.clone(), filled))
+            })
+            .collect()
+    }
+
+    fn fill_with(
+        &self,
+        text: &str,
+        value: &dyn Fn(&str) -> Option<String>,
+    ) -> Result<String, StartRefusal> {
+        fill(text, value).map_err(|unknown| invalid(self.order, &unknown.to_string()))
+    }
+}
+
+fn of_model(model: &str) -> impl Fn(&str) -> Option<String> {
+    move |name| (name == "model").then(|| model.to_owned())
+}
+
+/// Returns the value of a placeholder in an argument, which must not contain the token.
+fn of_gate_url(gate: &GateAccess<'_>) -> impl Fn(&str) -> Option<String> {
+    move |name| (name == "gate_url").then(|| gate.url.to_owned())
+}
+
+fn of_gate(gate: &GateAccess<'_>) -> impl Fn(&str) -> Option<String> {
+    move |name| match name {
+        "gate_token" => Some(gate.token.to_owned()),
+        "gate_url" => Some(gate.url.to_owned()),
+        _ => None,
+    }
 }
 
 /// Creates the dialogue with a CLI that is driven by messages. `None`: it only gets its prompt.
@@ -276,7 +356,7 @@ fn in_new_session(order: &Order, preset: &Preset) -> Option<Order> {
     })
 }
 
-fn prompt(order: &Order, preset: &Preset, argv: &mut Vec<OsString>) -> Result<Input, Refusal> {
+fn prompt(order: &Order, preset: &Preset, argv: &mut Vec<OsString>) -> Result<Input, StartRefusal> {
     if preset.prompt == PromptForm::Stdin {
         return Ok(Input::Whole(order.prompt.clone().into_bytes()));
     }
@@ -304,8 +384,8 @@ fn prompt(order: &Order, preset: &Preset, argv: &mut Vec<OsString>) -> Result<In
     Ok(Input::Nothing)
 }
 
-fn invalid(order: &Order, problem: &str) -> Refusal {
-    Refusal {
+fn invalid(order: &Order, problem: &str) -> StartRefusal {
+    StartRefusal {
         code: codes::INVALID,
         message: format!("agent {} {problem}", order.agent),
     }
@@ -333,7 +413,7 @@ impl Values {
         preset: &Preset,
         dir: &AttemptDir,
         access: &WorkerAccess,
-    ) -> Result<Self, Refusal> {
+    ) -> Result<Self, StartRefusal> {
         let session = match &order.session {
             Some(session) => session.clone(),
             None => {
@@ -370,19 +450,18 @@ impl Values {
         })
     }
 
-    fn fill(&self, order: &Order, text: &str) -> Result<String, Refusal> {
-        fill(text, &|name| self.open.get(name).cloned()).map_err(|problem| invalid(order, &problem))
+    /// Returns the value of a placeholder that may stand anywhere.
+    fn open(&self, name: &str) -> Option<String> {
+        self.open.get(name).cloned()
     }
 
-    fn fill_secret(&self, order: &Order, text: &str) -> Result<String, Refusal> {
-        let value = |name: &str| {
-            if name == "mcp_token" {
-                Some(self.token.clone())
-            } else {
-                self.open.get(name).cloned()
-            }
-        };
-        fill(text, &value).map_err(|problem| invalid(order, &problem))
+    /// Returns the value of a placeholder where only the agent can read it.
+    fn with_token(&self, name: &str) -> Option<String> {
+        if name == "mcp_token" {
+            Some(self.token.clone())
+        } else {
+            self.open(name)
+        }
     }
 }
 
@@ -394,7 +473,8 @@ fn add_override(env: &mut Vec<(String, String)>, name: &str, value: String) {
     }
 }
 
-/// Adds the fields of the gate's or the model's object to those of the profile's, so that neither undoes the other. Another value replaces.
+/// Adds the fields of the gate's or the model's object to those of the profile's, so that neither
+/// undoes the other. Another value replaces.
 fn combined(profile: &str, gate: &str) -> String {
     type Object = serde_json::Map<String, serde_json::Value>;
     match (
@@ -407,47 +487,6 @@ fn combined(profile: &str, gate: &str) -> String {
         }
         _ => gate.to_owned(),
     }
-}
-
-/// Replaces the placeholders in a text. Other braces stay unchanged.
-fn fill(text: &str, value: &dyn Fn(&str) -> Option<String>) -> Result<String, String> {
-    let mut filled = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(at) = rest.find('{') {
-        filled.push_str(&rest[..at]);
-        rest = &rest[at..];
-        let inner = rest[1..]
-            .find(['{', '}'])
-            .filter(|end| rest.as_bytes()[end + 1] == b'}')
-            .map(|end| &rest[1..=end]);
-        let is_name = |name: &str| {
-            name.starts_with(|c: char| c.is_ascii_lowercase())
-                && name
-                    .bytes()
-                    .all(|b| b.is_ascii_alphanumeric() || b"_:.-".contains(&b))
-        };
-        let Some(inner) = inner.filter(|inner| is_name(inner)) else {
-            filled.push('{');
-            rest = &rest[1..];
-            continue;
-        };
-        let (name, as_json) = inner
-            .strip_suffix(":json")
-            .map_or((inner, false), |name| (name, true));
-        let Some(value) = value(name) else {
-            return Err(format!(
-                "has a preset with an unknown placeholder {{{inner}}} in {text:?}"
-            ));
-        };
-        if as_json {
-            filled.push_str(&serde_json::Value::String(value).to_string());
-        } else {
-            filled.push_str(&value);
-        }
-        rest = &rest[inner.len() + 2..];
-    }
-    filled.push_str(rest);
-    Ok(filled)
 }
 
 #[cfg(test)]
@@ -468,19 +507,5 @@ mod tests {
             (combined("a", gate), combined(profile, "b")),
             (gate.to_owned(), "b".to_owned())
         );
-    }
-
-    #[test]
-    fn placeholders_are_replaced_and_other_braces_stay() {
-        let value = |name: &str| (name == "cwd").then(|| "/a \"b\"".to_owned());
-        assert_eq!(
-            fill(r#"projects={ {cwd:json} = { level = "x" } } {cwd}"#, &value),
-            Ok(r#"projects={ "/a \"b\"" = { level = "x" } } /a "b""#.to_owned())
-        );
-        assert_eq!(
-            fill(r#"{"a":{"b":1}}"#, &value),
-            Ok(r#"{"a":{"b":1}}"#.to_owned())
-        );
-        assert!(fill("{mcp_token}", &value).is_err());
     }
 }

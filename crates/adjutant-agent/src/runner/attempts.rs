@@ -1,4 +1,5 @@
-//! The attempts of a runner: starting their guards, watching them, reporting their ends, and ending them when the lease does.
+//! The attempts of a runner: starting their guards, watching them, reporting their ends, and ending
+//! them when the lease does.
 
 use super::places::{Key, all, place};
 use super::repository::Repositories;
@@ -6,13 +7,14 @@ use super::socket::{needs_work, unwritable_in};
 use super::storage::Storage;
 use super::uplink::Uplink;
 use super::uploads::Uploads;
+use crate::attempt_processes::{attempt_over, is_over, kill_stragglers, spawn_guard};
 use crate::config::{self, Home, find_program};
 use crate::files;
 use crate::leftovers::{self, LeftFacts};
-use crate::link::{
+use crate::process;
+use crate::protocol::{
     AttemptDir, FactsStored, LeasedAttempt, Order, PostEnded, PostLeftFacts, Remains,
 };
-use crate::process::{GuardChild, spawn_guard, tree, watch};
 use crate::trace::RepeatedFailures;
 use crate::versions::Versions;
 use adjutant_core::lease::Lease;
@@ -52,7 +54,7 @@ pub(super) struct Watched {
 }
 
 impl Watched {
-    pub fn leases(&self) -> MutexGuard<'_, BTreeMap<Key, Lease>> {
+    pub(crate) fn leases(&self) -> MutexGuard<'_, BTreeMap<Key, Lease>> {
         self.leases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -66,10 +68,43 @@ impl Watched {
         self.leases().remove(key);
         self.changed.notify_waiters();
     }
+
+    /// Waits until no attempt is watched.
+    pub(super) async fn none_left(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if self.leases().is_empty() {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Waits until no attempt was watched for a time. `None`: forever.
+    pub(super) async fn idle_for(&self, time: Option<Duration>) {
+        let Some(time) = time else {
+            return std::future::pending().await;
+        };
+        loop {
+            self.none_left().await;
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if !self.leases().is_empty() {
+                continue;
+            }
+            tokio::select! {
+                () = changed => {}
+                () = tokio::time::sleep(time) => return,
+            }
+        }
+    }
 }
 
 impl Attempts {
-    pub fn new(
+    pub(super) fn new(
         home: Home,
         uplink: Arc<Uplink>,
         storage: Arc<Storage>,
@@ -91,20 +126,21 @@ impl Attempts {
         }
     }
 
-    pub fn uploads(&self) -> Arc<Uploads> {
+    pub(crate) fn uploads(&self) -> Arc<Uploads> {
         Arc::clone(&self.uploads)
     }
 
-    pub fn repositories(&self) -> Arc<Repositories> {
+    pub(super) fn repositories(&self) -> Arc<Repositories> {
         Arc::clone(&self.repositories)
     }
 
-    pub fn watched(&self) -> Arc<Watched> {
+    pub(super) fn watched(&self) -> Arc<Watched> {
         Arc::clone(&self.watched)
     }
 
-    /// Starts the guard of an attempt once its repository is here. Its order may arrive several times.
-    pub fn launch(&mut self, order: Order) {
+    /// Starts the guard of an attempt once its repository is here. Its order may arrive several
+    /// times.
+    pub(super) fn launch(&mut self, order: Order) {
         while self.tasks.try_join_next().is_some() {}
         let key = format!("{}/{}", order.run_id, order.attempt);
         if !self
@@ -134,33 +170,34 @@ impl Attempts {
                 *program = found.display().to_string();
             }
             if let Some(why) = versions.too_old(&order).await {
-                return Outcome::Refused(Refusal {
+                return WatchStart::Refused(GuardFailure {
                     why,
                     cause: Cause::TooOld,
                 });
             }
-            if let Err(why) = repositories.fetch(&mut order).await {
+            if let Err(error) = repositories.fetch(&mut order).await {
+                let why = error.to_string();
                 let cause = if storage.is_cause_of(&why).await {
                     Cause::Unwritable
                 } else {
                     Cause::Other
                 };
-                return Outcome::Refused(Refusal { why, cause });
+                return WatchStart::Refused(GuardFailure { why, cause });
             }
             let spawned = tokio::task::spawn_blocking(move || start(&home, order, hidden)).await;
             match spawned.unwrap_or_else(|error| Err(io::Error::other(error))) {
-                Ok(guard) => Outcome::Guard(guard),
-                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Outcome::Found,
-                Err(error) if storage.is_cause(&error).await => Outcome::Refused(Refusal {
+                Ok(guard) => WatchStart::Guard(guard),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => WatchStart::Found,
+                Err(error) if storage.is_cause(&error).await => WatchStart::Refused(GuardFailure {
                     why: format!("its guard could not be started: {error}"),
                     cause: Cause::Unwritable,
                 }),
                 // It is started again later, here or elsewhere.
                 Err(error) if files::is_shortage(&error) => {
                     tracing::error!(attempt = logged, %error, "the guard cannot be started");
-                    Outcome::Found
+                    WatchStart::Found
                 }
-                Err(error) => Outcome::Refused(Refusal {
+                Err(error) => WatchStart::Refused(GuardFailure {
                     why: format!("its guard could not be started on the runner: {error}"),
                     cause: Cause::Other,
                 }),
@@ -169,7 +206,7 @@ impl Attempts {
     }
 
     /// Ends the attempts that the hub does not name, and watches those that it names.
-    pub async fn adopt(&mut self, named: &[LeasedAttempt]) {
+    pub(super) async fn adopt(&mut self, named: &[LeasedAttempt]) {
         let home = self.home.clone();
         let keep: Vec<Key> = named.iter().map(|leased| leased.attempt.clone()).collect();
         if let Err(error) = tokio::task::spawn_blocking(move || end_others(&home, &keep)).await {
@@ -177,12 +214,12 @@ impl Attempts {
         }
         for LeasedAttempt { attempt, lease_ms } in named {
             if self.watched.add(attempt, Lease::from_ms(*lease_ms)) {
-                self.watch(attempt.clone(), std::future::ready(Outcome::Found));
+                self.watch(attempt.clone(), std::future::ready(WatchStart::Found));
             }
         }
     }
 
-    fn watch(&mut self, key: Key, outcome: impl Future<Output = Outcome> + Send + 'static) {
+    fn watch(&mut self, key: Key, outcome: impl Future<Output = WatchStart> + Send + 'static) {
         let Some((dir, run_id, attempt)) = place(&self.home, &key) else {
             return self.watched.remove(&key);
         };
@@ -216,16 +253,16 @@ impl Attempts {
 }
 
 /// How the watch of an attempt begins.
-enum Outcome {
-    Guard(GuardChild),
+enum WatchStart {
+    Guard(process::Child),
     /// The guard is not a child of this process, or there is none.
     Found,
-    Refused(Refusal),
+    Refused(GuardFailure),
 }
 
 /// Why the guard of an attempt was not started.
 #[derive(Debug, Clone)]
-struct Refusal {
+struct GuardFailure {
     why: String,
     cause: Cause,
 }
@@ -251,12 +288,12 @@ struct Watch {
 
 impl Watch {
     /// Waits until no process of the attempt is left, and reports its end.
-    async fn until_reported(&self, key: &str, outcome: Outcome) {
-        let was_seen = watch::is_over(&self.dir).is_ok_and(|is_over| !is_over);
+    async fn until_reported(&self, key: &str, outcome: WatchStart) {
+        let was_seen = is_over(&self.dir).is_ok_and(|is_over| !is_over);
         let (guard, refusal) = match outcome {
-            Outcome::Guard(guard) => (Some(guard), None),
-            Outcome::Found => (None, None),
-            Outcome::Refused(why) => (None, Some(why)),
+            WatchStart::Guard(guard) => (Some(guard), None),
+            WatchStart::Found => (None, None),
+            WatchStart::Refused(why) => (None, Some(why)),
         };
         let reaped = async {
             if let Some(guard) = guard
@@ -267,7 +304,7 @@ impl Watch {
         };
         let over = async {
             let mut failures = RepeatedFailures::default();
-            while let Err(error) = watch::attempt_over(&self.dir).await {
+            while let Err(error) = attempt_over(&self.dir).await {
                 if let Some(times) = failures.note(&error.to_string(), Instant::now()) {
                     tracing::error!(attempt = key, %error, times, "an attempt cannot be watched yet");
                 }
@@ -296,11 +333,38 @@ impl Watch {
     }
 
     /// Sends the facts that the hub lacks, then what else is known.
-    async fn report(&self, key: &str, was_seen: bool, refusal: Option<Refusal>) -> io::Result<()> {
+    async fn report(
+        &self,
+        key: &str,
+        was_seen: bool,
+        refusal: Option<GuardFailure>,
+    ) -> io::Result<()> {
         let is_lost = self
             .repositories
             .keep_after_loss(&self.dir, &self.run_id, self.attempt)
             .await;
+        let Some(left) = self.send_facts(key).await? else {
+            return Ok(());
+        };
+        if is_lost {
+            self.repositories.send(key).await;
+        }
+        let (remains, refusal) = self.collect(left.problem, was_seen, refusal).await?;
+        if let Some(GuardFailure {
+            why,
+            cause: Cause::Unwritable,
+        }) = &refusal
+        {
+            self.storage.hold(why).await;
+        }
+        self.uploads.begin_and_wait(key).await;
+        self.send_end(key, with_refusal(remains, refusal)).await;
+        Ok(())
+    }
+
+    /// Sends the facts that the hub lacks, each after the work that it is about. `None`: the hub no
+    /// longer wants the end of the attempt.
+    async fn send_facts(&self, key: &str) -> io::Result<Option<LeftFacts>> {
         let dir = self.dir.clone();
         let mut left = blocking(move || LeftFacts::open(&dir)).await?;
         let mut facts = Vec::new();
@@ -317,14 +381,14 @@ impl Watch {
                 Ok(stored) => stored,
                 Err(refused) => {
                     tracing::info!(attempt = key, %refused, "the hub no longer wants its end");
-                    return Ok(());
+                    return Ok(None);
                 }
             };
             let (read, batch) =
                 blocking(move || left.next_batch(stored.cursor).map(|batch| (left, batch))).await?;
             left = read;
             if batch.is_empty() && left.is_at_end() {
-                break;
+                return Ok(Some(left));
             }
             if batch.iter().any(needs_work) {
                 self.repositories.send(key).await;
@@ -334,57 +398,43 @@ impl Watch {
             }
             facts = batch;
         }
-        if is_lost {
-            self.repositories.send(key).await;
-        }
-        let (dir, run_id, attempt, problem) = (
-            self.dir.clone(),
-            self.run_id.clone(),
-            self.attempt,
-            left.problem,
-        );
-        let (remains, refusal) =
-            match blocking(move || leftovers::collect(&dir, &run_id, attempt, problem, was_seen))
-                .await
-            {
-                Ok(remains) => {
-                    let refusal = if remains.never_started && refusal.is_none() {
-                        self.storage.problem().await.map(unwritable)
-                    } else {
-                        refusal
-                    };
-                    (remains, refusal)
-                }
-                // Without room, nothing can be written that prevents a start. No process is left that could start the agent.
-                Err(error) if self.has_not_started()? && self.storage.is_cause(&error).await => (
-                    Remains {
-                        never_started: true,
-                        ..Remains::default()
-                    },
-                    Some(unwritable(error.to_string())),
-                ),
-                Err(error) => return Err(error),
-            };
-        if let Some(Refusal {
-            why,
-            cause: Cause::Unwritable,
-        }) = &refusal
+    }
+
+    /// Collects what is known of the attempt besides its facts, and why its agent was not started.
+    async fn collect(
+        &self,
+        problem: Option<String>,
+        was_seen: bool,
+        refusal: Option<GuardFailure>,
+    ) -> io::Result<(Remains, Option<GuardFailure>)> {
+        let (dir, run_id, attempt) = (self.dir.clone(), self.run_id.clone(), self.attempt);
+        match blocking(move || leftovers::collect(&dir, &run_id, attempt, problem, was_seen)).await
         {
-            self.storage.hold(why).await;
+            Ok(remains) => {
+                let refusal = if remains.never_started && refusal.is_none() {
+                    self.storage.problem().await.map(unwritable)
+                } else {
+                    refusal
+                };
+                Ok((remains, refusal))
+            }
+            // Without room, nothing can be written that prevents a start. No process is left that
+            // could start the agent.
+            Err(error) if self.has_not_started()? && self.storage.is_cause(&error).await => {
+                let remains = Remains {
+                    never_started: true,
+                    ..Remains::default()
+                };
+                Ok((remains, Some(unwritable(error.to_string()))))
+            }
+            Err(error) => Err(error),
         }
-        self.uploads.begin_and_wait(key).await;
-        let (refusal, cause) = refusal.map_or((None, Cause::Other), |Refusal { why, cause }| {
-            (Some(why), cause)
-        });
-        let (is_too_old, is_unwritable) = (cause == Cause::TooOld, cause == Cause::Unwritable);
+    }
+
+    async fn send_end(&self, key: &str, remains: Remains) {
         let call = PostEnded {
             attempt: key.to_owned(),
-            remains: Remains {
-                refusal,
-                is_too_old,
-                is_unwritable,
-                ..remains
-            },
+            remains,
         };
         match self
             .uplink
@@ -396,12 +446,25 @@ impl Watch {
                 tracing::info!(attempt = key, %refused, "the hub no longer wants its end")
             }
         }
-        Ok(())
     }
 }
 
-fn unwritable(why: String) -> Refusal {
-    Refusal {
+/// Adds why the guard of an attempt was not started.
+fn with_refusal(remains: Remains, refusal: Option<GuardFailure>) -> Remains {
+    let (refusal, cause) = match refusal {
+        Some(GuardFailure { why, cause }) => (Some(why), cause),
+        None => (None, Cause::Other),
+    };
+    Remains {
+        refusal,
+        is_too_old: cause == Cause::TooOld,
+        is_unwritable: cause == Cause::Unwritable,
+        ..remains
+    }
+}
+
+fn unwritable(why: String) -> GuardFailure {
+    GuardFailure {
         why,
         cause: Cause::Unwritable,
     }
@@ -416,7 +479,7 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Prepares the directory of a run, and starts the guard of an attempt.
-fn start(home: &Home, mut order: Order, hidden: Vec<PathBuf>) -> io::Result<GuardChild> {
+fn start(home: &Home, mut order: Order, hidden: Vec<PathBuf>) -> io::Result<process::Child> {
     order.home.clone_from(&home.dir);
     if order.workspace.is_none() {
         order.cwd = home.workspaces_dir().join(&order.run_id);
@@ -434,7 +497,7 @@ fn start(home: &Home, mut order: Order, hidden: Vec<PathBuf>) -> io::Result<Guar
 /// Kills all processes of an attempt, guard and supervisor included.
 pub(super) async fn kill(dir: &AttemptDir, run_id: &str, attempt: u32) {
     let (of, run) = (dir.clone(), run_id.to_owned());
-    match tokio::task::spawn_blocking(move || tree::stragglers(&of, &run, attempt)).await {
+    match tokio::task::spawn_blocking(move || kill_stragglers(&of, &run, attempt)).await {
         Ok(0) => {}
         Ok(killed) => tracing::warn!(
             run = run_id,
@@ -448,7 +511,8 @@ pub(super) async fn kill(dir: &AttemptDir, run_id: &str, attempt: u32) {
     }
 }
 
-/// Records that no process of an attempt is left. Without the record they are looked for again when the runner joins.
+/// Records that no process of an attempt is left. Without the record they are looked for again when
+/// the runner joins.
 fn mark_reported(dir: &AttemptDir) {
     match files::create_new(dir.home(), &dir.reported()) {
         Ok(_) => {}
@@ -469,7 +533,7 @@ fn end_others(home: &Home, keep: &[Key]) {
         if matches!(files::look(dir.home(), &dir.reported()), Ok(Some(_))) {
             continue;
         }
-        let killed = tree::stragglers(&dir, &run_id, attempt);
+        let killed = kill_stragglers(&dir, &run_id, attempt);
         tracing::warn!(
             attempt = key,
             killed,

@@ -1,21 +1,21 @@
-//! Delivers the facts of all supervisors of this runner: those that arrive during one call to the hub wait for the next.
+//! Delivers the facts of all supervisors of this runner: those that arrive during one call to the
+//! hub wait for the next.
 
-use super::uplink::{CallFailure, PAUSE, RELAY_MAX, Relayed, Uplink};
-use crate::link::{
+use super::uplink::{CallFailure, PAUSE, RELAY_MAX, Uplink};
+use crate::protocol::{
     FactsStored, PostSupervisorFacts, SUPERVISOR_CALLS_MAX, SupervisorCall, SupervisorFactsAnswer,
     SupervisorFactsAnswers,
 };
 use crate::view::{ErrorView, codes};
-use futures::future::join_all;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 /// The path of the calls of supervisors that deliver facts.
 pub(super) const FACTS: &str = "/link/facts";
 /// The path of the calls that deliver these together.
 const SUPERVISOR_FACTS: &str = "/runner/supervisor-facts";
-/// How many bytes of facts a call has at most, unless those of one supervisor are more: few enough for a slow line.
+/// How many bytes of facts a call has at most, unless those of one supervisor are more: few enough
+/// for a slow line.
 const CALL_BYTES_MAX: usize = 512 * 1024;
 
 /// A call of a supervisor, which waits for the answer.
@@ -35,7 +35,7 @@ pub(super) struct FactCalls {
 
 impl FactCalls {
     /// Returns the queue, and the task that delivers what is queued.
-    pub fn new(uplink: Arc<Uplink>) -> (Self, impl Future<Output = ()> + Send + 'static) {
+    pub(super) fn new(uplink: Arc<Uplink>) -> (Self, impl Future<Output = ()> + Send + 'static) {
         let (queue, queued) = mpsc::channel(SUPERVISOR_CALLS_MAX);
         (
             Self {
@@ -50,7 +50,7 @@ impl FactCalls {
     ///
     /// # Errors
     /// The hub refuses it, or has not answered within the time that a supervisor waits.
-    pub async fn deliver(
+    pub(super) async fn deliver(
         &self,
         call: SupervisorCall,
         bytes: usize,
@@ -102,7 +102,8 @@ async fn deliver_queued(uplink: Arc<Uplink>, mut queue: mpsc::Receiver<QueuedCal
     }
 }
 
-/// Delivers calls in one, which is repeated until the hub has answered or no supervisor waits any more.
+/// Delivers calls in one, which is repeated until the hub has answered or no supervisor waits any
+/// more.
 async fn deliver_together(uplink: &Uplink, mut queued: Vec<QueuedCall>) {
     loop {
         queued.retain(|queued| !queued.answer.is_closed());
@@ -128,11 +129,6 @@ async fn deliver_together(uplink: &Uplink, mut queued: Vec<QueuedCall>) {
                 queued
                     .into_iter()
                     .for_each(|queued| queued.reply(Err(error.clone())));
-                return;
-            }
-            // A hub of the version before does not have the call.
-            Err(CallFailure::TokenRefused(_)) => {
-                join_all(queued.into_iter().map(|queued| relay(uplink, queued))).await;
                 return;
             }
             Err(failure) => {
@@ -162,33 +158,6 @@ async fn post(
     }
 }
 
-/// Relays one call alone.
-async fn relay(uplink: &Uplink, queued: QueuedCall) {
-    let SupervisorCall {
-        attempt,
-        token,
-        arguments,
-    } = &queued.call;
-    let body = arguments.to_string().into();
-    let relayed = Relayed {
-        path: FACTS,
-        attempt,
-        token,
-        key: None,
-        wait: Duration::ZERO,
-        body,
-    };
-    let answer = match uplink.relay(&relayed).await {
-        Ok(reply) if reply.status.is_success() => {
-            serde_json::from_slice(&reply.body).map_err(|error| no_answer(error.to_string()))
-        }
-        Ok(reply) => Err(serde_json::from_slice(&reply.body)
-            .unwrap_or_else(|error| no_answer(error.to_string()))),
-        Err(error) => Err(error),
-    };
-    queued.reply(answer);
-}
-
 impl QueuedCall {
     fn reply(self, answer: Result<FactsStored, ErrorView>) {
         if self.answer.send(answer).is_err() {
@@ -212,12 +181,9 @@ fn no_answer(message: String) -> ErrorView {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::{RUNNER_RELAY, headers};
     use crate::remote::Trust;
-    use crate::runner::uplink::{PROBLEM, Session};
+    use crate::runner::uplink::HubSession;
     use adjutant_core::lease::Lease;
-    use axum::http::header::CONTENT_TYPE;
-    use axum::http::{HeaderMap, StatusCode};
     use axum::{Json, Router};
     use tokio::net::TcpListener;
     use tokio::task::JoinSet;
@@ -231,7 +197,8 @@ mod tests {
         }
     }
 
-    /// A hub that hands its calls over, each with where to send the reply, and a runner that delivers facts to it.
+    /// A hub that hands its calls over, each with where to send the reply, and a runner that
+    /// delivers facts to it.
     struct Case {
         calls: FactCalls,
         called: mpsc::Receiver<(PostSupervisorFacts, oneshot::Sender<SupervisorFactsAnswers>)>,
@@ -261,7 +228,7 @@ mod tests {
                 "home".to_owned(),
             ));
             uplink.begin_session(
-                Session {
+                HubSession {
                     id: "one".to_owned(),
                     lease: Lease::from_ms(60_000),
                 },
@@ -401,63 +368,6 @@ mod tests {
             assert_eq!(attempts, expected);
             (reply, answered) = (next, expected.len());
         }
-    }
-
-    #[tokio::test]
-    async fn facts_reach_a_hub_of_the_version_before_one_by_one() {
-        let stored = |given: HeaderMap| async move {
-            let attempt = given[headers::ATTEMPT].to_str().expect("text").to_owned();
-            let (run, _) = attempt.split_once('/').expect("an attempt");
-            match run {
-                "a" => (
-                    StatusCode::OK,
-                    Json(serde_json::json!(FactsStored { cursor: 7 })),
-                ),
-                _ => (
-                    StatusCode::CONFLICT,
-                    Json(serde_json::json!(ErrorView {
-                        code: codes::CONFLICT.to_owned(),
-                        message: attempt,
-                        hint: None
-                    })),
-                ),
-            }
-        };
-        // It answers calls that it does not have with a problem of HTTP.
-        let unknown = || async { (StatusCode::NOT_FOUND, [(CONTENT_TYPE, PROBLEM)], "{}") };
-        let router = Router::new()
-            .route(
-                &format!("{RUNNER_RELAY}{FACTS}"),
-                axum::routing::post(stored),
-            )
-            .fallback(unknown);
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let address = format!("http://{}", listener.local_addr().expect("an address"))
-            .parse()
-            .expect("a URL");
-        let uplink = Arc::new(Uplink::new(
-            vec![address],
-            &Trust::Installed,
-            "token",
-            "home".to_owned(),
-        ));
-        uplink.begin_session(
-            Session {
-                id: "one".to_owned(),
-                lease: Lease::from_ms(60_000),
-            },
-            Instant::now(),
-        );
-        let (calls, delivering) = FactCalls::new(uplink);
-        let mut tasks = JoinSet::new();
-        tasks.spawn(async move { axum::serve(listener, router).await.expect("a hub") });
-        tasks.spawn(delivering);
-        let (one, other) = tokio::join!(
-            calls.deliver(call_of("a/1"), 10),
-            calls.deliver(call_of("b/1"), 10)
-        );
-        assert_eq!(one.expect("stored").cursor, 7);
-        assert_eq!(other.expect_err("refused").code, codes::CONFLICT);
     }
 
     #[tokio::test]

@@ -3,10 +3,11 @@
 use super::places::place;
 use super::uplink::Uplink;
 use crate::config::Home;
-use crate::link::{LogRead, PostLog};
 use crate::logs::RunFiles;
 use crate::logs::page::RunLog;
+use crate::protocol::{LogRead, PostLog};
 use crate::view::LogPage;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
@@ -25,7 +26,7 @@ pub(super) struct LogReads {
 }
 
 impl LogReads {
-    pub fn new(home: Home, uplink: Arc<Uplink>) -> Self {
+    pub(super) fn new(home: Home, uplink: Arc<Uplink>) -> Self {
         Self {
             home,
             uplink,
@@ -34,7 +35,7 @@ impl LogReads {
     }
 
     /// Begins to read parts, and to send each when it is there.
-    pub fn begin(&mut self, reads: Vec<LogRead>) {
+    pub(super) fn begin(&mut self, reads: Vec<LogRead>) {
         while self.tasks.try_join_next().is_some() {}
         for read in reads {
             if self.tasks.len() >= READS_MAX {
@@ -50,10 +51,10 @@ impl LogReads {
                         page: Some(page),
                         problem: String::new(),
                     },
-                    Err(problem) => PostLog {
+                    Err(error) => PostLog {
                         number,
                         page: None,
-                        problem,
+                        problem: error.to_string(),
                     },
                 };
                 // Its reader asks again.
@@ -68,8 +69,19 @@ impl LogReads {
     }
 }
 
+/// Why a page cannot be read.
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error("this is not an attempt")]
+    NoAttempt,
+    #[error("it has no page")]
+    NoPage,
+    #[error(transparent)]
+    Log(#[from] io::Error),
+}
+
 /// Reads a page, waiting for output if there is none yet.
-async fn next_page(home: &Home, read: LogRead) -> Result<LogPage, String> {
+async fn next_page(home: &Home, read: LogRead) -> Result<LogPage, ReadError> {
     let LogRead {
         number: _,
         attempt,
@@ -78,15 +90,14 @@ async fn next_page(home: &Home, read: LogRead) -> Result<LogPage, String> {
         call,
     } = read;
     let deadline = Instant::now() + Duration::from_millis(call.wait_ms).min(WAIT_MAX);
-    let (_, run_id, attempt) = place(home, &attempt).ok_or("this is not an attempt")?;
+    let (_, run_id, attempt) = place(home, &attempt).ok_or(ReadError::NoAttempt)?;
     let log = RunLog {
         files: RunFiles::in_home(&home.dir, &run_id),
         first: first.max(1),
         attempt,
         ended,
     };
-    match log.next_page(&call, deadline, std::future::pending()).await {
-        Ok(page) => page.ok_or_else(|| "it has no page".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
+    log.next_page(&call, deadline, std::future::pending())
+        .await?
+        .ok_or(ReadError::NoPage)
 }

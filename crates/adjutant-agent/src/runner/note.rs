@@ -1,4 +1,5 @@
-//! What the hub's store has confirmed, as its hubs tell their runners: a database that was set back is noticed by it.
+//! What the hub's store has confirmed, as its hubs tell their runners: a database that was set back
+//! is noticed by it.
 
 use crate::config::Home;
 use crate::files;

@@ -1,7 +1,7 @@
 //! The directories of attempts below the runner's home.
 
 use crate::config::Home;
-use crate::link::AttemptDir;
+use crate::protocol::AttemptDir;
 use std::io;
 use std::path::Path;
 
@@ -36,7 +36,8 @@ pub(super) fn all(home: &Home) -> impl Iterator<Item = Key> {
     })
 }
 
-/// Lists the names in a directory. A failure is logged: the attempts that are not listed count as unknown.
+/// Lists the names in a directory. A failure is logged: the attempts that are not listed count as
+/// unknown.
 fn entries(dir: &Path) -> Vec<String> {
     let listed = std::fs::read_dir(dir).and_then(|entries| {
         entries

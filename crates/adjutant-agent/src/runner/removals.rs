@@ -1,15 +1,16 @@
-//! Removes the files of runs that were removed at the hub, and confirms it. The hub names them again when the runner joins, until then.
+//! Removes the files of runs that were removed at the hub, and confirms it. The hub names them
+//! again when the runner joins, until then.
 
 use super::attempts::kill;
 use super::places::{all, place};
 use super::repository::Repositories;
 use super::uplink::Uplink;
+use crate::attempt_processes::is_over;
 use crate::config::Home;
 use crate::failpoint::failpoint;
 use crate::git::GitError;
 use crate::leftovers;
-use crate::link::PostRemoved;
-use crate::process::watch;
+use crate::protocol::PostRemoved;
 use adjutant_core::RunId;
 use futures::FutureExt;
 use std::sync::Arc;
@@ -24,7 +25,7 @@ pub(super) struct Removals {
 }
 
 impl Removals {
-    pub fn new(home: Home, uplink: Arc<Uplink>, repositories: Arc<Repositories>) -> Self {
+    pub(super) fn new(home: Home, uplink: Arc<Uplink>, repositories: Arc<Repositories>) -> Self {
         Self {
             home,
             uplink,
@@ -34,7 +35,7 @@ impl Removals {
     }
 
     /// Begins to remove the files of runs, one after another. May be repeated.
-    pub fn begin(&mut self, runs: Vec<String>) {
+    pub(super) fn begin(&mut self, runs: Vec<String>) {
         while self.tasks.try_join_next().is_some() {}
         if runs.is_empty() {
             return;
@@ -92,7 +93,7 @@ async fn remove(home: &Home, repositories: &Repositories, run_id: &str) -> Resul
             continue;
         };
         // The hub has recorded it as lost.
-        if !watch::is_over(&dir)? {
+        if !is_over(&dir)? {
             kill(&dir, &run_id, attempt).await;
         }
     }

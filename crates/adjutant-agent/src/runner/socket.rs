@@ -1,13 +1,17 @@
-//! The socket of a runner's home, on which its supervisors call as they would call a hub. Their calls are relayed.
+//! The socket of a runner's home, on which its supervisors call as they would call a hub. Their
+//! calls are relayed.
 
 use super::facts::{FACTS, FactCalls};
 use super::repository::Repositories;
 use super::storage::Storage;
 use super::uplink::{RELAY_MAX, Relayed, Uplink};
 use super::uploads::Uploads;
-use crate::client::{SUPERVISOR_HEADER, encode_name, wait_of};
-use crate::link::{AttemptDir, Fact, FactKind, FactsStored, PostFacts, SupervisorCall, headers};
-use crate::process::peer::{Peer, Place};
+use crate::attempt_processes::place::{self, Place};
+use crate::hub_client::{SUPERVISOR_HEADER, encode_name, wait_of};
+use crate::process::caller::CallerProcess;
+use crate::protocol::{
+    AttemptDir, Fact, FactKind, FactsStored, PostFacts, SupervisorCall, headers,
+};
 use crate::sock;
 use crate::view::{ErrorView, codes};
 use axum::body::{Body, Bytes};
@@ -38,9 +42,9 @@ pub(super) struct RunnerSocket {
 
 /// The process at the other end of a connection.
 #[derive(Debug, Clone)]
-struct Caller(Arc<(io::Result<Peer>, OnceLock<Place>)>);
+struct SocketCaller(Arc<(io::Result<CallerProcess>, OnceLock<Place>)>);
 
-impl Caller {
+impl SocketCaller {
     fn place(&self, runner: &RunnerSocket) -> Result<Place, ErrorView> {
         let (peer, known) = &*self.0;
         if let Some(place) = known.get() {
@@ -55,8 +59,7 @@ impl Caller {
                 "the caller is another user".to_owned(),
             ));
         }
-        let place = peer
-            .place(&runner.home)
+        let place = place::of_caller(peer, &runner.home)
             .map_err(|error| refusal(codes::NOT_ALLOWED, error.to_string()))?;
         Ok(known.get_or_init(|| place).clone())
     }
@@ -69,7 +72,7 @@ impl Listener for HomeListener {
     type Addr = ();
 
     async fn accept(&mut self) -> (sock::Stream, ()) {
-        (sock::accept(&mut self.0).await, ())
+        (sock::accept(&self.0).await, ())
     }
 
     fn local_addr(&self) -> io::Result<()> {
@@ -77,9 +80,9 @@ impl Listener for HomeListener {
     }
 }
 
-impl Connected<IncomingStream<'_, HomeListener>> for Caller {
+impl Connected<IncomingStream<'_, HomeListener>> for SocketCaller {
     fn connect_info(stream: IncomingStream<'_, HomeListener>) -> Self {
-        Self(Arc::new((Peer::of(stream.io()), OnceLock::new())))
+        Self(Arc::new((CallerProcess::of(stream.io()), OnceLock::new())))
     }
 }
 
@@ -88,13 +91,13 @@ pub(super) async fn serve(runner: Arc<RunnerSocket>, listener: UnixListener) -> 
     let service = Router::new()
         .fallback(call)
         .with_state(runner)
-        .into_make_service_with_connect_info::<Caller>();
+        .into_make_service_with_connect_info::<SocketCaller>();
     axum::serve(HomeListener(listener), service).await
 }
 
 async fn call(
     State(runner): State<Arc<RunnerSocket>>,
-    ConnectInfo(caller): ConnectInfo<Caller>,
+    ConnectInfo(caller): ConnectInfo<SocketCaller>,
     request: Request,
 ) -> Response {
     relay(&runner, &caller, request)
@@ -104,7 +107,7 @@ async fn call(
 
 async fn relay(
     runner: &RunnerSocket,
-    caller: &Caller,
+    caller: &SocketCaller,
     request: Request,
 ) -> Result<Response, Box<Response>> {
     let (head, body) = request.into_parts();

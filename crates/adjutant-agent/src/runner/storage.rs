@@ -1,15 +1,15 @@
 //! Whether the home of this runner has room for another attempt.
 //!
-//! If an attempt cannot start because the home cannot be written, the runner takes no further attempts (a hold). The hub knows of the hold before
-//! it learns that the attempt has failed, so it places the run elsewhere or queues it. The hold ends when a file can be written again.
+//! If an attempt cannot start because the home cannot be written, the runner takes no further
+//! attempts (a hold). The hub knows of the hold before it learns that the attempt has failed, so it
+//! places the run elsewhere or queues it. The hold ends when a file can be written again.
 //!
 //! ```text
 //!  an attempt fails ─ hold ─ the hub knows ─ the failure is reported ─ (pause, or an attempt ends; try to write)* ─ release
 //! ```
 
 use crate::config::Home;
-use crate::files;
-use crate::spool;
+use crate::{files, spool};
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -22,7 +22,8 @@ const ROOM_BYTES: usize = 1024 * 1024;
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 /// The longest pause between checks.
 const CHECK_PAUSE_MAX: Duration = Duration::from_secs(60);
-/// The longest pause before the first check: an attempt may need more room than a check, so each failure doubles the pause.
+/// The longest pause before the first check: an attempt may need more room than a check, so each
+/// failure doubles the pause.
 const HOLD_PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 
 /// Why this runner takes no attempts.
@@ -43,7 +44,7 @@ pub(super) struct Storage {
 }
 
 impl Storage {
-    pub fn new(home: Home) -> Self {
+    pub(super) fn new(home: Home) -> Self {
         Self {
             home,
             hold: watch::Sender::new(None),
@@ -53,24 +54,24 @@ impl Storage {
         }
     }
 
-    pub fn holds(&self) -> watch::Receiver<Option<Hold>> {
+    pub(super) fn holds(&self) -> watch::Receiver<Option<Hold>> {
         self.hold.subscribe()
     }
 
     /// Returns whether the hub has not replied to a call that states the hold.
-    pub fn is_unknown_to_hub(&self, hold: &Hold) -> bool {
+    pub(crate) fn is_unknown_to_hub(&self, hold: &Hold) -> bool {
         *self.announced.borrow() < hold.number
     }
 
     /// Records that the hub knows a hold.
-    pub fn set_announced(&self, hold: &Hold) {
+    pub(super) fn set_announced(&self, hold: &Hold) {
         self.announced.send_if_modified(|known| {
             std::mem::replace(known, hold.number.max(*known)) < hold.number
         });
     }
 
     /// Begins a hold unless there is one. Returns when the hub knows it.
-    pub async fn hold(&self, why: &str) {
+    pub(super) async fn hold(&self, why: &str) {
         let mut number = 0;
         self.hold.send_if_modified(|hold| {
             let is_new = hold.is_none();
@@ -97,17 +98,17 @@ impl Storage {
     }
 
     /// Returns whether an error, or the state of the home, means that the home cannot be written.
-    pub async fn is_cause(&self, error: &io::Error) -> bool {
+    pub(super) async fn is_cause(&self, error: &io::Error) -> bool {
         files::is_unwritable(error) || self.check().await.is_err()
     }
 
     /// As [`Self::is_cause`], for the message of a program such as git.
-    pub async fn is_cause_of(&self, message: &str) -> bool {
+    pub(crate) async fn is_cause_of(&self, message: &str) -> bool {
         files::names_full_disk(message) || self.check().await.is_err()
     }
 
     /// Returns why the home cannot be written now.
-    pub async fn problem(&self) -> Option<String> {
+    pub(super) async fn problem(&self) -> Option<String> {
         self.check()
             .await
             .err()
@@ -120,18 +121,19 @@ impl Storage {
         let wrote = tokio::task::spawn_blocking(move || {
             let mut file = spool::create(&home.dir, &home.runs_dir())?;
             file.write_all(&vec![0; ROOM_BYTES])?;
+            // A file system that allocates blocks late reports a full disk only now.
             file.sync_data()
         });
         wrote.await.map_err(io::Error::other)?
     }
 
     /// An attempt has ended.
-    pub fn note_end(&self) {
+    pub(crate) fn note_end(&self) {
         self.attempt_ended.notify_waiters();
     }
 
     /// Ends each hold once the home can be written.
-    pub async fn end_holds(self: Arc<Self>) {
+    pub(crate) async fn end_holds(self: Arc<Self>) {
         let mut holds = self.holds();
         while holds.wait_for(Option::is_some).await.is_ok() {
             let mut pause = self.pauses().before_check;
@@ -144,6 +146,7 @@ impl Storage {
                     () = tokio::time::sleep(pause) => {}
                 }
             }
+            // Before the release: a hold that begins at once takes its pause from this time.
             self.pauses().end(Instant::now());
             tracing::info!("this runner takes attempts again");
             self.hold.send_replace(None);

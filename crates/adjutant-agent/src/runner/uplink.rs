@@ -1,10 +1,10 @@
 //! The calls of a runner to the hub, in a session that the hub may end at any time.
 
-use crate::link::{
+use crate::protocol::{
     ATTEMPT_TOKEN, BUNDLE_TYPE, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION,
     headers,
 };
-use crate::remote::{Connections, HubAddress, Outgoing, Reply, Trust};
+use crate::remote::{CallError, Connections, HubAddress, HubReply, Outgoing, Trust};
 use crate::trace::RepeatedFailures;
 use crate::view::{ErrorView, codes};
 use adjutant_core::Fingerprint;
@@ -13,6 +13,7 @@ use hyper::StatusCode;
 use hyper::body::Bytes;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::fmt::Display;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -22,7 +23,8 @@ use tokio::time::Instant;
 
 /// How long the hub may take to reply, in addition to the wait that a call requests.
 const REPLY_MAX: Duration = Duration::from_secs(10);
-/// How long a relayed call may take in all, in addition to its wait. Its supervisor repeats it then.
+/// How long a relayed call may take in all, in addition to its wait. Its supervisor repeats it
+/// then.
 pub(super) const RELAY_MAX: Duration = Duration::from_secs(12);
 /// How long carrying a bundle may take.
 const CARRY_MAX: Duration = Duration::from_secs(60 * 60);
@@ -37,32 +39,24 @@ pub(super) const PROBLEM: &str = "application/problem+json";
 
 /// A session with the hub.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Session {
+pub(super) struct HubSession {
     pub id: String,
     pub lease: Lease,
 }
 
 /// Why a call has no result.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub(super) enum CallFailure {
     /// The session has ended, or there is none.
+    #[error("the session has ended")]
     MustJoin,
     /// No reply: the hub cannot be reached, or HTTP itself failed.
+    #[error("{0}")]
     NoReply(String),
-    /// The hub refuses the token.
+    #[error("the token is refused ({0})")]
     TokenRefused(String),
+    #[error("{}", .0.message)]
     Refused(ErrorView),
-}
-
-impl std::fmt::Display for CallFailure {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::MustJoin => f.write_str("the session has ended"),
-            Self::NoReply(why) => f.write_str(why),
-            Self::TokenRefused(why) => write!(f, "the token is refused ({why})"),
-            Self::Refused(error) => f.write_str(&error.message),
-        }
-    }
 }
 
 /// A call of a supervisor or its worker, to be relayed.
@@ -84,7 +78,7 @@ pub(super) struct Uplink {
     current: AtomicUsize,
     bearer: String,
     home_id: String,
-    session: watch::Sender<Option<Session>>,
+    session: watch::Sender<Option<HubSession>>,
     has_joined: AtomicBool,
     /// When the last answered call was sent.
     contact: Mutex<Instant>,
@@ -98,7 +92,12 @@ pub(super) struct Uplink {
 
 impl Uplink {
     /// `addresses`: at least one.
-    pub fn new(addresses: Vec<HubAddress>, trust: &Trust, token: &str, home_id: String) -> Self {
+    pub(super) fn new(
+        addresses: Vec<HubAddress>,
+        trust: &Trust,
+        token: &str,
+        home_id: String,
+    ) -> Self {
         let (session, _) = watch::channel(None);
         Self {
             hubs: addresses
@@ -121,8 +120,9 @@ impl Uplink {
         }
     }
 
-    /// Reports once that the hub has a new key, which this runner will refuse when it connects again.
-    pub fn check_fingerprint(&self, current: Option<&str>) {
+    /// Reports once that the hub has a new key, which this runner will refuse when it connects
+    /// again.
+    pub(crate) fn check_fingerprint(&self, current: Option<&str>) {
         let is_trusted = |current: &str| {
             self.fingerprints.is_empty()
                 || self
@@ -150,7 +150,7 @@ impl Uplink {
         &self.hubs[n % self.hubs.len()]
     }
 
-    pub fn address(&self) -> &HubAddress {
+    pub(super) fn address(&self) -> &HubAddress {
         &self.hub(self.current.load(Ordering::Relaxed)).address
     }
 
@@ -179,21 +179,22 @@ impl Uplink {
         }
     }
 
-    pub fn home_id(&self) -> &str {
+    pub(super) fn home_id(&self) -> &str {
         &self.home_id
     }
 
     /// Returns when the last call that was answered in a session was sent.
-    pub fn contact(&self) -> Instant {
+    pub(super) fn contact(&self) -> Instant {
         *self.contact.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn note_contact(&self, sent: Instant) {
         let mut contact = self.contact.lock().unwrap_or_else(PoisonError::into_inner);
+        // Replies can arrive in another order than their calls were sent.
         *contact = (*contact).max(sent);
     }
 
-    pub fn begin_session(&self, session: Session, sent: Instant) {
+    pub(crate) fn begin_session(&self, session: HubSession, sent: Instant) {
         self.note_contact(sent);
         self.tried
             .lock()
@@ -204,17 +205,18 @@ impl Uplink {
     }
 
     /// Returns whether this process has ever had a session.
-    pub fn has_joined(&self) -> bool {
+    pub(super) fn has_joined(&self) -> bool {
         self.has_joined.load(Ordering::Relaxed)
     }
 
     fn end_session(&self, ended: &str) {
+        // A late reply to a call of an earlier session must not end the current one.
         self.session
             .send_if_modified(|session| session.take_if(|session| session.id == ended).is_some());
     }
 
     /// Waits until there is a session.
-    async fn session(&self) -> Session {
+    async fn session(&self) -> HubSession {
         let mut session = self.session.subscribe();
         let found = session
             .wait_for(Option::is_some)
@@ -228,7 +230,7 @@ impl Uplink {
     }
 
     /// Waits until a session has ended.
-    async fn end_of(&self, session: &Session) {
+    async fn end_of(&self, session: &HubSession) {
         let mut current = self.session.subscribe();
         if current
             .wait_for(|current| current.as_ref() != Some(session))
@@ -241,7 +243,7 @@ impl Uplink {
     }
 
     /// Makes a call outside of a session.
-    pub async fn call_without_session<T: DeserializeOwned>(
+    pub(crate) async fn call_without_session<T: DeserializeOwned>(
         &self,
         path: &str,
         call: &impl Serialize,
@@ -253,7 +255,7 @@ impl Uplink {
     }
 
     /// Makes a call in the current session, which may wait for `wait` at the hub.
-    pub async fn call<T: DeserializeOwned>(
+    pub(super) async fn call<T: DeserializeOwned>(
         &self,
         path: &str,
         call: &impl Serialize,
@@ -264,6 +266,8 @@ impl Uplink {
         };
         let body =
             serde_json::to_vec(call).map_err(|error| CallFailure::NoReply(error.to_string()))?;
+        // The time of sending, which is before the arrival from which the hub counts the lease. So
+        // the agent has ended when the hub records the loss.
         let sent = Instant::now();
         let reply = self.post_in(&session, path, &[], body.into(), wait).await?;
         self.note_contact(sent);
@@ -271,7 +275,7 @@ impl Uplink {
     }
 
     /// Makes a call once there is a session.
-    pub async fn call_in_session<T: DeserializeOwned>(
+    pub(crate) async fn call_in_session<T: DeserializeOwned>(
         &self,
         path: &str,
         call: &impl Serialize,
@@ -281,7 +285,7 @@ impl Uplink {
     }
 
     /// Makes a call with bytes behind a line of JSON, once.
-    pub async fn call_with_bytes<T: DeserializeOwned>(
+    pub(crate) async fn call_with_bytes<T: DeserializeOwned>(
         &self,
         path: &str,
         line: &impl Serialize,
@@ -301,7 +305,7 @@ impl Uplink {
     }
 
     /// Makes a call and repeats it until the hub has answered.
-    pub async fn call_until_answered<T: DeserializeOwned>(
+    pub(crate) async fn call_until_answered<T: DeserializeOwned>(
         &self,
         path: &str,
         call: &impl Serialize,
@@ -319,7 +323,7 @@ impl Uplink {
     }
 
     /// Relays a call. Waits for a session or a reply for a limited time.
-    pub async fn relay(&self, relayed: &Relayed<'_>) -> Result<Reply, ErrorView> {
+    pub(super) async fn relay(&self, relayed: &Relayed<'_>) -> Result<HubReply, ErrorView> {
         let tries = async {
             loop {
                 let session = self.session().await;
@@ -347,9 +351,9 @@ impl Uplink {
 
     async fn relay_in(
         &self,
-        session: &Session,
+        session: &HubSession,
         relayed: &Relayed<'_>,
-    ) -> Result<Reply, CallFailure> {
+    ) -> Result<HubReply, CallFailure> {
         let Relayed {
             path,
             attempt,
@@ -372,12 +376,12 @@ impl Uplink {
 
     async fn post_in(
         &self,
-        session: &Session,
+        session: &HubSession,
         path: &str,
         own: &[(&str, &str)],
         body: Bytes,
         wait: Duration,
-    ) -> Result<Reply, CallFailure> {
+    ) -> Result<HubReply, CallFailure> {
         let mut all = vec![
             (RUNNER_SESSION, session.id.as_str()),
             (RUNNER_HOME, self.home_id.as_str()),
@@ -390,7 +394,7 @@ impl Uplink {
     }
 
     /// Fetches a bundle into a file, once.
-    pub async fn fetch_bundle(
+    pub(crate) async fn fetch_bundle(
         &self,
         path: &str,
         call: &impl Serialize,
@@ -414,8 +418,9 @@ impl Uplink {
             .unwrap_or_else(|| CallFailure::NoReply("the reply is not a bundle".to_owned())))
     }
 
-    /// Sends a bundle with the work of an attempt, once. The file is read from its current position.
-    pub async fn send_bundle(
+    /// Sends a bundle with the work of an attempt, once. The file is read from its current
+    /// position.
+    pub(crate) async fn send_bundle(
         &self,
         path: &str,
         attempt: &str,
@@ -439,7 +444,7 @@ impl Uplink {
         own: &[(&str, &str)],
         body: Outgoing,
         to: Option<&File>,
-    ) -> Result<Reply, CallFailure> {
+    ) -> Result<HubReply, CallFailure> {
         let session = self.session().await;
         let mut all = vec![
             ("authorization", self.bearer.as_str()),
@@ -450,7 +455,7 @@ impl Uplink {
         let current = self.current.load(Ordering::Relaxed);
         let replied = tokio::select! {
             answered = tokio::time::timeout(CARRY_MAX, self.hub(current).carry(path, &all, body, to)) => {
-                answered.unwrap_or_else(|_| Err(format!("no reply in {} s", CARRY_MAX.as_secs())))
+                answered.unwrap_or(Err(CallError::NoReply(CARRY_MAX)))
             }
             // The hub was replaced, or it has ended this session.
             () = self.end_of(&session) => return Err(CallFailure::MustJoin),
@@ -458,7 +463,7 @@ impl Uplink {
         self.checked(&session, self.checked_reply(current, replied)?)
     }
 
-    fn checked(&self, session: &Session, reply: Reply) -> Result<Reply, CallFailure> {
+    fn checked(&self, session: &HubSession, reply: HubReply) -> Result<HubReply, CallFailure> {
         if reply.headers.contains_key(RUNNER_MUST_JOIN) {
             self.end_session(&session.id);
             return Err(CallFailure::MustJoin);
@@ -472,7 +477,7 @@ impl Uplink {
         own: &[(&str, &str)],
         body: Bytes,
         limit: Duration,
-    ) -> Result<Reply, CallFailure> {
+    ) -> Result<HubReply, CallFailure> {
         let mut all = vec![("authorization", self.bearer.as_str())];
         all.extend(own);
         let current = self.current.load(Ordering::Relaxed);
@@ -482,16 +487,19 @@ impl Uplink {
         )
     }
 
-    /// Returns a reply that is not a problem of HTTP itself. Without one, the next call goes to another hub, unless this one is only busy.
+    /// Returns a reply that is not a problem of HTTP itself. Without one, the next call goes to
+    /// another hub, unless this one is only busy.
     fn checked_reply(
         &self,
         current: usize,
-        replied: Result<Reply, String>,
-    ) -> Result<Reply, CallFailure> {
+        replied: Result<HubReply, impl Display>,
+    ) -> Result<HubReply, CallFailure> {
         let is_busy = replied
             .as_ref()
             .is_ok_and(|reply| reply.status == StatusCode::TOO_MANY_REQUESTS);
-        let checked = replied.map_err(CallFailure::NoReply).and_then(checked);
+        let checked = replied
+            .map_err(|error| CallFailure::NoReply(error.to_string()))
+            .and_then(checked);
         if matches!(checked, Err(CallFailure::NoReply(_))) && !is_busy {
             self.try_next(current);
         }
@@ -500,7 +508,7 @@ impl Uplink {
 }
 
 /// Returns a reply that is not a problem of HTTP itself.
-fn checked(reply: Reply) -> Result<Reply, CallFailure> {
+fn checked(reply: HubReply) -> Result<HubReply, CallFailure> {
     let is_problem = reply
         .headers
         .get("content-type")
@@ -534,7 +542,7 @@ pub(super) fn is_passing(error: &ErrorView) -> bool {
     )
 }
 
-fn parse<T: DeserializeOwned>(reply: &Reply) -> Result<T, CallFailure> {
+fn parse<T: DeserializeOwned>(reply: &HubReply) -> Result<T, CallFailure> {
     let invalid = |error: serde_json::Error| {
         CallFailure::NoReply(format!(
             "a reply that is not understood ({}): {error}",
@@ -565,7 +573,7 @@ mod tests {
             .parse()
             .expect("a URL");
         let uplink = Uplink::new(vec![address], &Trust::Installed, "token", "home".to_owned());
-        let session = |id: &str| Session {
+        let session = |id: &str| HubSession {
             id: id.to_owned(),
             lease: Lease::from_ms(60_000),
         };
@@ -616,7 +624,7 @@ mod tests {
         });
         let uplink = Uplink::new(vec![address], &Trust::Installed, "token", "home".to_owned());
         uplink.begin_session(
-            Session {
+            HubSession {
                 id: "one".to_owned(),
                 lease: Lease::from_ms(60_000),
             },

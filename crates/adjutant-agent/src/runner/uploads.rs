@@ -1,15 +1,17 @@
 //! Sends the logs of ended attempts to the hub, which keeps them.
 //!
-//! A file in the attempt's directory records that the hub has them. Until then they are sent again: while this process lives, and each time
-//! the runner joins.
+//! A file in the attempt's directory records that the hub has them. Until then they are sent again:
+//! while this process lives, and each time the runner joins.
 
 use super::places::{Key, all, place};
 use super::uplink::{CallFailure, PAUSE, PAUSE_MAX, Uplink, is_passing};
 use crate::config::Home;
 use crate::failpoint::failpoint;
 use crate::files;
-use crate::link::{AttemptDir, LogBytes, LogBytesStored, LogFile, LogFilesStored, PostLogFiles};
 use crate::logs::kept::AttemptLogs;
+use crate::protocol::{
+    AttemptDir, LogBytes, LogBytesStored, LogFileDigest, LogFilesStored, PostLogFiles,
+};
 use crate::view::{ErrorView, codes};
 use futures::FutureExt;
 use std::collections::BTreeSet;
@@ -19,7 +21,8 @@ use std::time::Duration;
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
-/// How long the end of an attempt is held back for its logs. They are sent afterwards if that is not enough.
+/// How long the end of an attempt is held back for its logs. They are sent afterwards if that is
+/// not enough.
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(5);
 /// How many attempts have their logs sent at a time.
 const SENT_AT_A_TIME: usize = 2;
@@ -38,7 +41,7 @@ pub(super) struct Uploads {
 }
 
 impl Uploads {
-    pub fn new(home: Home, uplink: Arc<Uplink>) -> Self {
+    pub(super) fn new(home: Home, uplink: Arc<Uplink>) -> Self {
         let (sending, ended, tasks) = Default::default();
         Self {
             home,
@@ -55,7 +58,7 @@ impl Uploads {
     }
 
     /// Begins to send the logs of an attempt that has ended, unless the hub has them.
-    pub fn begin(self: &Arc<Self>, key: &str) {
+    pub(super) fn begin(self: &Arc<Self>, key: &str) {
         let Some((dir, run_id, attempt)) = place(&self.home, key) else {
             return;
         };
@@ -79,7 +82,7 @@ impl Uploads {
     }
 
     /// Sends the logs of an attempt, and waits for a limited time until the hub has them.
-    pub async fn begin_and_wait(self: &Arc<Self>, key: &str) {
+    pub(crate) async fn begin_and_wait(self: &Arc<Self>, key: &str) {
         self.begin(key);
         let sent = self.until(|sending| !sending.contains(key));
         if tokio::time::timeout(WAIT_MAX, sent).await.is_err() {
@@ -91,7 +94,7 @@ impl Uploads {
     }
 
     /// Waits until no logs are being sent.
-    pub async fn none_left(&self) {
+    pub(super) async fn none_left(&self) {
         self.until(BTreeSet::is_empty).await;
     }
 
@@ -108,7 +111,7 @@ impl Uploads {
     }
 
     /// As [`Self::begin_and_wait`], if the supervisor of the attempt has finished its logs.
-    pub async fn begin_if_finished(self: &Arc<Self>, key: &str) {
+    pub(crate) async fn begin_if_finished(self: &Arc<Self>, key: &str) {
         let Some((_, run_id, attempt)) = place(&self.home, key) else {
             return;
         };
@@ -128,7 +131,7 @@ impl Uploads {
     }
 
     /// Begins to send all logs of ended attempts that the hub does not have.
-    pub async fn begin_all(self: &Arc<Self>) {
+    pub(crate) async fn begin_all(self: &Arc<Self>) {
         let home = self.home.clone();
         match tokio::task::spawn_blocking(move || unsent(&home)).await {
             Ok(unsent) => unsent.iter().for_each(|key| self.begin(key)),
@@ -212,7 +215,7 @@ impl Uploads {
         &self,
         key: &str,
         logs: &AttemptLogs,
-        file: &LogFile,
+        file: &LogFileDigest,
         at: u64,
     ) -> Result<u64, CallFailure> {
         let (reading, wanted) = (logs.clone(), file.clone());

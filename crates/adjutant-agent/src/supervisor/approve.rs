@@ -1,16 +1,15 @@
-//! Decides about actions for which an agent needs permission: by the run's profile, or by the run's parent, which is shown
-//! the whole action.
+//! Decides about actions for which an agent needs permission: by the run's profile, or by the run's
+//! parent, which is shown the whole action.
 
-use crate::client::{Client, random_hex};
-use crate::files;
 use crate::harness::step::{ChangedCall, Decision, Permission, Question};
-use crate::text;
+use crate::hub_client::{Client, random_hex};
 use crate::view::{
     Ask, AskTogether, ErrorView, OperationView, ReadRequest, RequestApproval, RequestView,
     WithdrawRequest, Word,
 };
+use crate::{files, text};
 use adjutant_core::policy::{Operation, StatedPath};
-use adjutant_core::{DecisionKind, RequestStateKind, limits};
+use adjutant_core::{DecisionKind, RequestStateKind, hex, limits, shorten};
 use sha2::{Digest, Sha256};
 use std::path::Path;
 use tokio_util::sync::CancellationToken;
@@ -20,17 +19,18 @@ const CHANGED_BYTES_MAX: usize = 4 * 1024;
 /// How long one call waits for an answer, in milliseconds; the next call follows at once.
 const WAIT_MS: u64 = 10 * 60 * 1000;
 
-/// Decides what needs no approval: Adjutant's tools, edits in the run's directory with `edit`, and everything with `full`.
+/// Decides what needs no approval: Adjutant's tools, edits in the run's directory with `edit`, and
+/// everything with `full`.
 #[must_use]
-pub fn at_once(permission: &Permission, permissions: &str, cwd: &Path) -> Option<Decision> {
+pub(super) fn at_once(permission: &Permission, permissions: &str, cwd: &Path) -> Option<Decision> {
     let edits = &permission.edits;
     let is_edit = || !edits.is_empty() && edits.iter().all(|file| lies_within(cwd, file));
     (permission.is_own_tool || permissions == "full" || permissions == "edit" && is_edit())
         .then_some(Decision::Allow)
 }
 
-/// Returns whether a file, which may not exist yet, is in a directory after links are resolved. Files of git do not
-/// count, because hooks and configuration are programs that run later.
+/// Returns whether a file, which may not exist yet, is in a directory after links are resolved.
+/// Files of git do not count, because hooks and configuration are programs that run later.
 fn lies_within(dir: &Path, file: &Path) -> bool {
     let Ok(dir) = dir.canonicalize() else {
         return false;
@@ -66,34 +66,24 @@ fn resolve_links(operation: Operation, cwd: &Path) -> OperationView {
     })
 }
 
-/// Returns a tool's input as it is shown: whole, or if it is too long its beginning, its end and its hash.
+/// Returns a tool's input as it is shown: whole, or if it is too long its beginning, its end and
+/// its hash.
 fn preview(input: String) -> Option<String> {
     if input.len() <= limits::PREVIEW_BYTES_MAX {
         return Some(input).filter(|input| !input.is_empty());
     }
-    let boundary = |from: usize| {
-        (from..)
-            .find(|at| input.is_char_boundary(*at))
-            .unwrap_or(input.len())
-    };
-    let (head, tail) = (
-        boundary(limits::PREVIEW_BYTES_MAX / 2),
-        boundary(input.len() - limits::PREVIEW_BYTES_MAX / 4),
-    );
-    let hash: String = Sha256::digest(&input)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let (left_out, all) = (tail - head, input.len());
+    let head = shorten::head(&input, limits::PREVIEW_BYTES_MAX / 2);
+    let tail = shorten::tail(&input, limits::PREVIEW_BYTES_MAX / 4);
+    let hash = hex(Sha256::digest(&input));
+    let (left_out, all) = (input.len() - head.len() - tail.len(), input.len());
     Some(format!(
-        "{}\n[adj: {left_out} of {all} bytes are left out here; sha256 of all: {hash}]\n{}",
-        &input[..head],
-        &input[tail..]
+        "{head}\n[adj: {left_out} of {all} bytes are left out here; sha256 of all: {hash}]\n{tail}"
     ))
 }
 
-/// Requests an approval and waits for the decision. Everything but an approval is a denial. `None`: it was withdrawn.
-pub async fn ask(
+/// Requests an approval and waits for the decision. Everything but an approval is a denial. `None`:
+/// it was withdrawn.
+pub(super) async fn ask(
     client: Client,
     permission: Permission,
     cwd: &Path,
@@ -131,9 +121,9 @@ pub async fn ask(
     decision
 }
 
-/// Asks an agent's questions and waits until each is answered. `None`: they were withdrawn. `Some(None)`: one of them has
-/// no answer.
-pub async fn elicit(
+/// Asks an agent's questions and waits until each is answered. `None`: they were withdrawn.
+/// `Some(None)`: one of them has no answer.
+pub(super) async fn elicit(
     client: Client,
     questions: Vec<Question>,
     withdrawn: CancellationToken,
@@ -216,7 +206,7 @@ async fn answer_to(client: &Client, request: RequestView) -> Option<String> {
 }
 
 /// Reports to the parent that an allowed call has changed. Nothing waits for an answer.
-pub async fn report_change(client: Client, changed: ChangedCall) {
+pub(crate) async fn report_change(client: Client, changed: ChangedCall) {
     let ChangedCall { tool, allowed, now } = changed;
     let report = Ask {
         question: format!(
@@ -225,8 +215,8 @@ pub async fn report_change(client: Client, changed: ChangedCall) {
         ),
         context: Some(format!(
             "approved:\n{}\n\nnow:\n{}",
-            text::head(&allowed, CHANGED_BYTES_MAX),
-            text::head(&now, CHANGED_BYTES_MAX)
+            shorten::to_bytes(&allowed, CHANGED_BYTES_MAX),
+            shorten::to_bytes(&now, CHANGED_BYTES_MAX)
         )),
         blocking: false,
         ..Ask::default()
@@ -236,7 +226,8 @@ pub async fn report_change(client: Client, changed: ChangedCall) {
     }
 }
 
-/// Waits until a request is settled. Also reads an answer that a policy gave at once, which is revocable until then.
+/// Waits until a request is settled. Also reads an answer that a policy gave at once, which is
+/// revocable until then.
 async fn wait_until_settled(
     client: &Client,
     mut request: RequestView,

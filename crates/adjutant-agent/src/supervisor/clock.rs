@@ -1,11 +1,11 @@
-//! Active time, measured by the monotonic clock and paused while a blocking request is open. A wrong wall clock and a
-//! suspended machine do not affect it.
+//! Active time, measured by the monotonic clock and paused while a blocking request is open. A
+//! wrong wall clock and a suspended machine do not affect it.
 
 use std::time::{Duration, Instant};
 
 /// Counts the active time of one run across its attempts.
 #[derive(Debug)]
-pub struct ActiveClock {
+pub(crate) struct ActiveClock {
     counted: Duration,
     /// `None` while the clock is paused.
     since: Option<Instant>,
@@ -16,7 +16,7 @@ pub struct ActiveClock {
 impl ActiveClock {
     /// Starts the clock with the active time of earlier attempts.
     #[must_use]
-    pub fn start(now: Instant, limit_ms: Option<i64>, before_ms: i64) -> Self {
+    pub(super) fn start(now: Instant, limit_ms: Option<i64>, before_ms: i64) -> Self {
         let duration = |ms| Duration::from_millis(u64::try_from(ms).unwrap_or(0));
         Self {
             counted: duration(before_ms),
@@ -26,14 +26,14 @@ impl ActiveClock {
     }
 
     /// Pauses or resumes the clock.
-    pub fn set_waiting(&mut self, waiting: bool, now: Instant) {
+    pub(crate) fn set_waiting(&mut self, waiting: bool, now: Instant) {
         self.counted = self.active(now);
         self.since = (!waiting).then_some(now);
     }
 
     /// Returns the active time of the run.
     #[must_use]
-    pub fn active(&self, now: Instant) -> Duration {
+    pub(super) fn active(&self, now: Instant) -> Duration {
         self.counted
             + self
                 .since
@@ -42,19 +42,20 @@ impl ActiveClock {
 
     /// Returns the active time of the run in milliseconds.
     #[must_use]
-    pub fn active_ms(&self, now: Instant) -> i64 {
+    pub(super) fn active_ms(&self, now: Instant) -> i64 {
         i64::try_from(self.active(now).as_millis()).unwrap_or(i64::MAX)
     }
 
     /// Returns the active time that is left. `None`: there is no limit.
     #[must_use]
-    pub fn left(&self, now: Instant) -> Option<Duration> {
+    pub(super) fn left(&self, now: Instant) -> Option<Duration> {
         Some(self.limit?.saturating_sub(self.active(now)))
     }
 
-    /// Returns when the limit will be reached if nothing changes. `None`: there is no limit, or the clock is paused.
+    /// Returns when the limit will be reached if nothing changes. `None`: there is no limit, or the
+    /// clock is paused.
     #[must_use]
-    pub fn limit_at(&self) -> Option<Instant> {
+    pub(crate) fn limit_at(&self) -> Option<Instant> {
         Some(self.since? + self.limit?.saturating_sub(self.counted))
     }
 }

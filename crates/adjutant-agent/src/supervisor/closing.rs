@@ -1,13 +1,15 @@
-//! Inspects an attempt after its agent has ended. The hub says what to inspect, because it knows what the run has reported;
-//! the findings are a fact before the last one.
+//! Inspects an attempt after its agent has ended. The hub says what to inspect, because it knows
+//! what the run has reported; the findings are a fact before the last one.
 
 use super::run_tree::{Changes, RunTree};
 use super::side_command::{self, SideCommand};
 use super::{deliverable, worker};
-use crate::client::Client;
-use crate::link::{AttemptEvidence, Closing, CommandEvidence, FactKind, GetClosing, Order, Orders};
+use crate::hub_client::Client;
 use crate::process::Lock;
 use crate::process::containment::StartError;
+use crate::protocol::{
+    AttemptEvidence, Closing, CommandEvidence, FactKind, GetClosing, Order, Orders,
+};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -15,7 +17,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// How long to wait for the hub. Without its reply nothing is inspected.
-pub const HUB_MAX: Duration = Duration::from_secs(10);
+pub(crate) const HUB_MAX: Duration = Duration::from_secs(10);
 /// How long the end of an attempt waits for the files of its workspace to be on disk.
 const SYNC_MAX: Duration = Duration::from_secs(60);
 /// How long the acceptance command of a run without a limit of its own may take.
@@ -25,11 +27,11 @@ const ACCEPT_OUTPUT_BYTES_MAX: usize = 16 * 1024;
 
 /// How long the acceptance command may take by the time limit of its run, if it has one.
 #[derive(Debug, Clone, Copy)]
-pub struct AcceptTime(pub Option<Duration>);
+pub(crate) struct AcceptTime(pub Option<Duration>);
 
 /// Inspects an attempt after its agent has ended.
 #[derive(Debug)]
-pub struct Closer<'a> {
+pub(crate) struct Closer<'a> {
     pub order: &'a Order,
     pub client: Client,
     /// The run has connected, so it may have reported something.
@@ -43,10 +45,10 @@ pub struct Closer<'a> {
 }
 
 impl Closer<'_> {
-    /// Returns whether there can be anything to inspect: the run has connected, was stopped, has an acceptance command, or
-    /// works in a repository.
+    /// Returns whether there can be anything to inspect: the run has connected, was stopped, has an
+    /// acceptance command, or works in a repository.
     #[must_use]
-    pub fn may_inspect(&self, stopped: bool, signals: u32) -> bool {
+    pub(crate) fn may_inspect(&self, stopped: bool, signals: u32) -> bool {
         let may_have_acted = stopped || signals > 0 || self.has_connected.load(Ordering::Relaxed);
         !self.lock.is_removed()
             && (may_have_acted || !self.order.accept.is_empty() || self.tree.is_some())
@@ -54,7 +56,7 @@ impl Closer<'_> {
 
     /// Returns whether the agent was to use Adjutant's tools and has never connected to them.
     #[must_use]
-    pub fn lacks_tools(&self) -> bool {
+    pub(super) fn lacks_tools(&self) -> bool {
         let serves_tools = self.order.has_tools
             && self
                 .order
@@ -65,7 +67,7 @@ impl Closer<'_> {
     }
 
     /// Asks the hub what to inspect, after it has received all facts.
-    pub async fn fetch_closing(&self, by_itself: bool) -> Option<Closing> {
+    pub(crate) async fn fetch_closing(&self, by_itself: bool) -> Option<Closing> {
         match self
             .client
             .send_json::<Closing>("/link/closing", &GetClosing { by_itself }, None)
@@ -79,17 +81,18 @@ impl Closer<'_> {
         }
     }
 
-    /// Takes a snapshot of the tree at the end of the attempt. Returns the changes, and the facts about the snapshot.
-    pub async fn changes(&self) -> (Option<Changes>, Vec<FactKind>) {
+    /// Takes a snapshot of the tree at the end of the attempt. Returns the changes, and the facts
+    /// about the snapshot.
+    pub(super) async fn changes(&self) -> (Option<Changes>, Vec<FactKind>) {
         match &self.tree {
             Some(tree) => tree.at_end().await,
             None => (None, Vec::new()),
         }
     }
 
-    /// Waits for the files of the workspace to be on disk: a workspace that no attempt has synced counts as torn after a
-    /// restart of the machine.
-    pub async fn wait_for_sync(&self) {
+    /// Waits for the files of the workspace to be on disk: a workspace that no attempt has synced
+    /// counts as torn after a restart of the machine.
+    pub(crate) async fn wait_for_sync(&self) {
         if tokio::time::timeout(SYNC_MAX, self.synced.cancelled())
             .await
             .is_err()
@@ -98,9 +101,10 @@ impl Closer<'_> {
         }
     }
 
-    /// Inspects first the files that the agent reported, then runs the acceptance command. `changes` are the changes in the
-    /// run's directory. `accept`: the agent has ended its work by itself.
-    pub async fn inspect(
+    /// Inspects first the files that the agent reported, then runs the acceptance command.
+    /// `changes` are the changes in the run's directory. `accept`: the agent has ended its work by
+    /// itself.
+    pub(super) async fn inspect(
         &self,
         closing: &Closing,
         changes: Option<Changes>,

@@ -1,8 +1,8 @@
 //! Makes a home for one attempt of a CLI whose profile needs its configuration file.
 
 use crate::files;
-use crate::harness::{AttemptHome, Refusal};
-use crate::link::AttemptDir;
+use crate::harness::{AttemptHome, StartRefusal};
+use crate::protocol::AttemptDir;
 use crate::view::codes;
 use std::fs::DirBuilder;
 use std::io::{self, Write};
@@ -12,10 +12,15 @@ use std::path::Path;
 /// Largest configuration file, in bytes.
 const CONFIGURATION_BYTES_MAX: u64 = 4 << 20;
 
-/// Creates the home: links to the files in the user's home, and the configuration with the profile's settings. `unlinked`: no link below
-/// this directory is followed, because a fenced agent can write there and must not have a file copied that is hidden from it.
-pub fn make(dir: &AttemptDir, home: &AttemptHome, unlinked: Option<&Path>) -> Result<(), Refusal> {
-    let failed = |path: &Path, error: io::Error| Refusal {
+/// Creates the home: links to the files in the user's home, and the configuration with the
+/// profile's settings. `unlinked`: no link below this directory is followed, because a fenced agent
+/// can write there and must not have a file copied that is hidden from it.
+pub(super) fn make(
+    dir: &AttemptDir,
+    home: &AttemptHome,
+    unlinked: Option<&Path>,
+) -> Result<(), StartRefusal> {
+    let failed = |path: &Path, error: io::Error| StartRefusal {
         code: codes::UNSUPPORTED_PROFILE,
         message: format!(
             "the profile cannot be applied to the agent: {}: {error}",

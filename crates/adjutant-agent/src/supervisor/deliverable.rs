@@ -1,22 +1,23 @@
-//! Examines a file that a report names: its existence, size and hash. Only files in the run's directory are opened,
-//! regardless of the name or a link, and only regular files are read.
+//! Examines a file that a report names: its existence, size and hash. Only files in the run's
+//! directory are opened, regardless of the name or a link, and only regular files are read.
 
-use crate::link::FileEvidence;
-use rustix::fs::{FileType, Mode, OFlags, fstat};
+use crate::files;
+use crate::protocol::FileEvidence;
+use adjutant_core::hex;
+use rustix::fs::{FileType, fstat};
 use sha2::{Digest, Sha256};
-use std::fs::File;
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Component, Path, PathBuf};
 
 /// Largest file that is hashed, and the limit of all of them together, in bytes.
 const HASHED_BYTES_MAX: u64 = 64 * 1024 * 1024;
-pub const HASHED_BYTES_TOTAL_MAX: u64 = 256 * 1024 * 1024;
+pub(crate) const HASHED_BYTES_TOTAL_MAX: u64 = 256 * 1024 * 1024;
 /// How much is read before other tasks run, in bytes.
 const CHUNK_BYTES: usize = 256 * 1024;
 
 /// Examines one path. `budget` is the number of bytes that may still be hashed.
-pub async fn examine(cwd: &Path, named: &str, budget: &mut u64) -> FileEvidence {
+pub(super) async fn examine(cwd: &Path, named: &str, budget: &mut u64) -> FileEvidence {
     let made = |seen: &str| FileEvidence {
         path: named.to_owned(),
         seen: seen.to_owned(),
@@ -29,7 +30,7 @@ pub async fn examine(cwd: &Path, named: &str, budget: &mut u64) -> FileEvidence 
     let Some(relative) = below(cwd, named) else {
         return made("outside");
     };
-    let found = match open_below(cwd, &relative) {
+    let found = match files::open_inside(cwd, &relative) {
         Ok(found) => found,
         Err(error) => {
             return match error.raw_os_error() {
@@ -87,52 +88,9 @@ fn below(cwd: &Path, named: &str) -> Option<PathBuf> {
     })
 }
 
-/// Opens a file without read access, because opening a FIFO or a device for reading can have effects.
-#[cfg(target_os = "linux")]
-fn open_below(cwd: &Path, relative: &Path) -> io::Result<OwnedFd> {
-    use rustix::fs::{ResolveFlags, open, openat2};
-    let dir = open(
-        cwd,
-        OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    loop {
-        match openat2(
-            &dir,
-            relative,
-            OFlags::PATH | OFlags::CLOEXEC,
-            Mode::empty(),
-            resolve,
-        ) {
-            // A directory of the path was renamed meanwhile.
-            Err(rustix::io::Errno::AGAIN) => {}
-            opened => return Ok(opened?),
-        }
-    }
-}
-
-/// On other systems a link that is replaced meanwhile could lead outside; its content is only hashed.
-#[cfg(not(target_os = "linux"))]
-fn open_below(cwd: &Path, relative: &Path) -> io::Result<OwnedFd> {
-    let real = cwd.join(relative).canonicalize()?;
-    if !real.starts_with(cwd.canonicalize()?) {
-        return Err(io::Error::from_raw_os_error(libc::EXDEV));
-    }
-    Ok(rustix::fs::open(
-        real,
-        OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC,
-        Mode::empty(),
-    )?)
-}
-
 /// Hashes a regular file up to the size that it had when it was examined.
 async fn hash(found: &OwnedFd, bytes: u64) -> io::Result<String> {
-    #[cfg(target_os = "linux")]
-    let file = File::open(format!("/proc/self/fd/{}", found.as_raw_fd()))?;
-    #[cfg(not(target_os = "linux"))]
-    let file = File::from(found.try_clone()?);
-    let mut rest = file.take(bytes);
+    let mut rest = files::for_reading(found)?.take(bytes);
     let mut hasher = Sha256::new();
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
@@ -142,16 +100,14 @@ async fn hash(found: &OwnedFd, bytes: u64) -> io::Result<String> {
         }
         tokio::task::yield_now().await;
     }
-    Ok(hasher
-        .finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect())
+    Ok(hex(hasher.finalize()))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::fs::Mode;
+    use std::fs::File;
     use std::os::unix::fs::symlink;
 
     async fn seen(cwd: &Path, named: &str) -> FileEvidence {

@@ -3,11 +3,11 @@
 use super::output::Output;
 use crate::clock;
 use crate::harness::failure;
-use crate::link::{FactKind, GapText, Order, UsageText, VerdictText};
 use crate::preset::{Driver, End, FailurePattern, PlainText, Stream};
+use crate::protocol::{FactKind, GapText, Order, UsageText, VerdictText};
 use adjutant_core::budget::micros_of;
 use adjutant_core::result::{ResultGap, result_gap};
-use adjutant_core::{Cause, Exit, Time, limits};
+use adjutant_core::{Cause, Exit, Time, limits, shorten};
 use adjutant_stream::reader::Summary;
 use adjutant_stream::rules::Usage;
 use jiff::tz::TimeZone;
@@ -20,7 +20,7 @@ const ERROR_LINE_CHARS_MAX: usize = 500;
 
 /// The properties of an agent that explain its end.
 #[derive(Debug)]
-pub struct Ending {
+pub(crate) struct Ending {
     patterns: Vec<FailurePattern>,
     /// The agent's time zone.
     zone: TimeZone,
@@ -43,7 +43,7 @@ impl Ending {
     }
 
     #[must_use]
-    pub fn of(order: &Order) -> Self {
+    pub(super) fn of(order: &Order) -> Self {
         let preset = order.preset.as_ref();
         Self {
             patterns: preset
@@ -71,12 +71,12 @@ impl Ending {
 
 impl Ending {
     /// Returns the cause named by a text about a failed try.
-    pub fn cause_of(&self, words: &str) -> Cause {
+    pub(crate) fn cause_of(&self, words: &str) -> Cause {
         failure::cause_of(&self.patterns, words)
     }
 
     /// Reduces printed text to the agent's answer.
-    pub fn extract_answer(&self, printed: &mut String) {
+    pub(crate) fn extract_answer(&self, printed: &mut String) {
         let answer = self.text.answer(printed);
         if answer.len() < printed.len() {
             *printed = answer.to_owned();
@@ -86,7 +86,7 @@ impl Ending {
 
 /// How the processes of an attempt ended.
 #[derive(Debug, Clone, Copy)]
-pub struct ProcessEnd {
+pub(crate) struct ProcessEnd {
     pub exit: Option<Exit>,
     pub swept: u32,
     pub left_open: bool,
@@ -99,106 +99,21 @@ pub struct ProcessEnd {
     pub lacks_tools: bool,
 }
 
-/// Creates an attempt's last fact. The output's result is the agent's answer. `failed` is the error that the dialogue
-/// reported, if the work failed.
-pub fn end_fact(
+/// Creates an attempt's last fact. The output's result is the agent's answer. `failed` is the error
+/// that the dialogue reported, if the work failed.
+pub(crate) fn end_fact(
     ended: ProcessEnd,
     output: Option<Output>,
     failed: Option<String>,
     ending: &Ending,
 ) -> FactKind {
-    let ProcessEnd {
-        exit,
-        swept,
-        left_open,
-        active_ms,
-        by_itself,
-        is_ended_after_report,
-        lacks_tools,
-    } = ended;
     // How it reacted to the signal says nothing about its work.
-    let exit = if is_ended_after_report {
+    let exit = if ended.is_ended_after_report {
         Some(Exit::Code(0))
     } else {
-        exit
+        ended.exit
     };
-    let (exit_code, signal) = match exit {
-        Some(Exit::Code(code)) => (Some(code), None),
-        Some(Exit::Signal(signal)) => (None, Some(signal)),
-        None => (None, None),
-    };
-    let Some(Output {
-        logs: _,
-        bytes: output_bytes,
-        result,
-        ends_within_line,
-        mut summary,
-        stderr_end,
-        left_open: was_cut,
-    }) = output
-    else {
-        let (result, verdict, usage) = (String::new(), None, None);
-        let gap = Some(GapText {
-            word: ResultGap::Empty.word().to_owned(),
-            messages: Vec::new(),
-        });
-        return FactKind::Ended {
-            exit_code,
-            signal,
-            swept,
-            output_left_open: true,
-            active_ms,
-            by_itself,
-            result,
-            result_bytes: 0,
-            gap,
-            output_bytes: 0,
-            error_line: String::new(),
-            verdict,
-            usage,
-            lacks_tools,
-        };
-    };
-    let gap = gap(exit, &result, ends_within_line, summary.as_mut());
-    let result_bytes = result.len() as u64;
-    let result = crate::text::tail(&result, limits::RESULT_SHOWN_BYTES_MAX).to_owned();
-    let has_failed = summary.is_none() && exit.is_some_and(|exit| exit != Exit::Code(0));
-    let error_line = if has_failed {
-        error_line(&stderr_end)
-    } else {
-        String::new()
-    };
-    let has_stated_failure = failed.is_some()
-        || summary
-            .as_ref()
-            .is_some_and(|summary| summary.end == Some(End::Failure));
-    let verdict = match is_ended_after_report && !has_stated_failure {
-        // What it has reported counts, although its stream has no end.
-        true => Some(VerdictText {
-            cause: None,
-            message: String::new(),
-            again_at_ms: None,
-        }),
-        false => verdict(
-            exit,
-            summary.as_ref(),
-            failed.as_deref(),
-            &result,
-            &stderr_end,
-            ending,
-        ),
-    };
-    let usage = summary
-        .and_then(|summary| summary.usage)
-        .map(|usage| usage_text(&usage, &ending.stream));
-    let output_left_open = left_open || was_cut;
-    FactKind::Ended {
-        exit_code,
-        signal,
-        swept,
-        output_left_open,
-        active_ms,
-        by_itself,
+    let Findings {
         result,
         result_bytes,
         gap,
@@ -206,7 +121,124 @@ pub fn end_fact(
         error_line,
         verdict,
         usage,
-        lacks_tools,
+        was_cut,
+    } = match output {
+        Some(output) => Findings::of(
+            output,
+            exit,
+            ended.is_ended_after_report,
+            failed.as_deref(),
+            ending,
+        ),
+        None => Findings::without_output(),
+    };
+    let (exit_code, signal) = match exit {
+        Some(Exit::Code(code)) => (Some(code), None),
+        Some(Exit::Signal(signal)) => (None, Some(signal)),
+        None => (None, None),
+    };
+    FactKind::Ended {
+        exit_code,
+        signal,
+        swept: ended.swept,
+        output_left_open: ended.left_open || was_cut,
+        active_ms: ended.active_ms,
+        by_itself: ended.by_itself,
+        result,
+        result_bytes,
+        gap,
+        output_bytes,
+        error_line,
+        verdict,
+        usage,
+        lacks_tools: ended.lacks_tools,
+    }
+}
+
+/// What the output says about the end.
+struct Findings {
+    /// The end of the answer, as far as a fact may be long.
+    result: String,
+    /// The length of the whole answer.
+    result_bytes: u64,
+    gap: Option<GapText>,
+    output_bytes: u64,
+    error_line: String,
+    verdict: Option<VerdictText>,
+    usage: Option<UsageText>,
+    /// A stream was still open.
+    was_cut: bool,
+}
+
+impl Findings {
+    fn of(
+        output: Output,
+        exit: Option<Exit>,
+        is_ended_after_report: bool,
+        failed: Option<&str>,
+        ending: &Ending,
+    ) -> Self {
+        let Output {
+            logs: _,
+            bytes: output_bytes,
+            result,
+            ends_within_line,
+            mut summary,
+            stderr_end,
+            left_open: was_cut,
+        } = output;
+        let gap = gap(exit, &result, ends_within_line, summary.as_mut());
+        let result_bytes = result.len() as u64;
+        let result = shorten::tail(&result, limits::RESULT_SHOWN_BYTES_MAX).to_owned();
+        let has_failed = summary.is_none() && exit.is_some_and(|exit| exit != Exit::Code(0));
+        let error_line = if has_failed {
+            error_line(&stderr_end)
+        } else {
+            String::new()
+        };
+        let states_failure = failed.is_some()
+            || summary
+                .as_ref()
+                .is_some_and(|summary| summary.end == Some(End::Failure));
+        let verdict = match is_ended_after_report && !states_failure {
+            // What it has reported counts, although its stream has no end.
+            true => Some(VerdictText {
+                cause: None,
+                message: String::new(),
+                again_at_ms: None,
+            }),
+            false => verdict(exit, summary.as_ref(), failed, &result, &stderr_end, ending),
+        };
+        let usage = summary
+            .and_then(|summary| summary.usage)
+            .map(|usage| usage_text(&usage, &ending.stream));
+        Self {
+            result,
+            result_bytes,
+            gap,
+            output_bytes,
+            error_line,
+            verdict,
+            usage,
+            was_cut,
+        }
+    }
+
+    /// The task that reads the output has failed.
+    fn without_output() -> Self {
+        Self {
+            result: String::new(),
+            result_bytes: 0,
+            gap: Some(GapText {
+                word: ResultGap::Empty.word().to_owned(),
+                messages: Vec::new(),
+            }),
+            output_bytes: 0,
+            error_line: String::new(),
+            verdict: None,
+            usage: None,
+            was_cut: true,
+        }
     }
 }
 
@@ -218,7 +250,7 @@ fn error_line(stderr_end: &str) -> String {
         .map(str::trim)
         .find(|line| !line.is_empty())
         .unwrap_or_default();
-    line.chars().take(ERROR_LINE_CHARS_MAX).collect()
+    shorten::to_chars(line, ERROR_LINE_CHARS_MAX).into_owned()
 }
 
 /// Returns why the last message is not a result, with the messages before it.
@@ -255,7 +287,7 @@ fn verdict(
     ending: &Ending,
 ) -> Option<VerdictText> {
     let failure = |otherwise, text: &str| {
-        let text = crate::text::tail(text, STDERR_BYTES_MAX);
+        let text = shorten::tail(text, STDERR_BYTES_MAX);
         let resets_at = summary
             .and_then(|summary| summary.limit_reset_at_s)
             .map(|seconds| Time(i64::try_from(seconds).unwrap_or(0).saturating_mul(1000)));
@@ -333,7 +365,7 @@ fn with_exit(exit: Option<Exit>, output_end: &str) -> String {
         Some(Exit::Signal(signal)) => format!("signal {signal}"),
         None => String::new(),
     };
-    let output_end = crate::text::tail(output_end.trim(), STDERR_BYTES_MAX);
+    let output_end = shorten::tail(output_end.trim(), STDERR_BYTES_MAX);
     match (how.is_empty(), output_end.is_empty()) {
         (false, false) => format!("{how}: {output_end}"),
         _ => format!("{how}{output_end}"),
@@ -357,21 +389,117 @@ pub(super) fn usage_text(usage: &Usage, stream: &Stream) -> UsageText {
 mod tests {
     use super::*;
 
+    fn ending(stream: Stream) -> Ending {
+        Ending {
+            patterns: Vec::new(),
+            zone: TimeZone::UTC,
+            stream,
+            speaks: false,
+            text: PlainText::default(),
+            has_gate: false,
+        }
+    }
+
+    fn last_fact(
+        exit: Exit,
+        is_ended_after_report: bool,
+        output: Option<Output>,
+        failed: Option<&str>,
+    ) -> FactKind {
+        let ended = ProcessEnd {
+            exit: Some(exit),
+            swept: 0,
+            left_open: false,
+            active_ms: 0,
+            by_itself: true,
+            is_ended_after_report,
+            lacks_tools: false,
+        };
+        let ending = ending(Stream::default());
+        end_fact(ended, output, failed.map(str::to_owned), &ending)
+    }
+
+    fn output(result: &str, summary: Option<Summary>) -> Output {
+        Output {
+            logs: Vec::new(),
+            bytes: 7,
+            result: result.to_owned(),
+            ends_within_line: false,
+            summary,
+            stderr_end: "warning\nbroken\n\n".to_owned(),
+            left_open: false,
+        }
+    }
+
+    #[test]
+    fn agent_ended_after_its_report_has_succeeded_unless_it_says_otherwise() {
+        let of = |failed: Option<&str>| {
+            let summary = Summary::default();
+            last_fact(
+                Exit::Signal(15),
+                true,
+                Some(output("done", Some(summary))),
+                failed,
+            )
+        };
+        let FactKind::Ended {
+            exit_code,
+            signal,
+            verdict,
+            ..
+        } = of(None)
+        else {
+            panic!("it is an end")
+        };
+        assert_eq!((exit_code, signal), (Some(0), None));
+        assert_eq!(verdict.and_then(|verdict| verdict.cause), None);
+        let FactKind::Ended { verdict, .. } = of(Some("no credit")) else {
+            panic!("it is an end")
+        };
+        assert!(verdict.is_some_and(|verdict| verdict.cause.is_some()));
+    }
+
+    #[test]
+    fn last_fact_without_output_says_that_it_is_missing() {
+        let FactKind::Ended {
+            exit_code,
+            output_left_open,
+            gap,
+            ..
+        } = last_fact(Exit::Code(0), false, None, None)
+        else {
+            panic!("it is an end")
+        };
+        assert_eq!((exit_code, output_left_open), (Some(0), true));
+        assert_eq!(
+            gap.map(|gap| gap.word).as_deref(),
+            Some(ResultGap::Empty.word())
+        );
+    }
+
+    #[test]
+    fn line_of_standard_error_explains_a_failed_program_without_a_stream() {
+        let line = |exit, summary: Option<Summary>| match last_fact(
+            exit,
+            false,
+            Some(output("text", summary)),
+            None,
+        ) {
+            FactKind::Ended { error_line, .. } => error_line,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(line(Exit::Code(1), None), "broken");
+        assert_eq!(line(Exit::Code(0), None), "");
+        assert_eq!(line(Exit::Code(1), Some(Summary::default())), "");
+    }
+
     #[test]
     fn sudden_end_names_exit_code_and_last_words() {
         let of = |end_is_stated, exit, stderr_end: &str| {
-            let stream = Stream {
+            let ending = ending(Stream {
                 end_is_stated,
                 ..Stream::default()
-            };
-            let ending = Ending {
-                patterns: Vec::new(),
-                zone: TimeZone::UTC,
-                stream,
-                speaks: false,
-                text: PlainText::default(),
-                has_gate: false,
-            };
+            });
             let verdict = verdict(
                 Some(exit),
                 Some(&Summary::default()),

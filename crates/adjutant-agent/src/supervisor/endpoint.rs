@@ -1,24 +1,22 @@
-//! The endpoint of a run's processes. It relays their calls to the hub as calls of this attempt, and repeats them if the
-//! hub dies.
+//! The endpoint of a run's processes. It relays their calls to the hub as calls of this attempt,
+//! and repeats them if the hub dies.
 //!
-//! - A Unix socket in the attempt's directory, for `adj mcp --token-file` and every `adj` command of the run. The peer must
-//!   be a process of this attempt.
-//! - HTTP on loopback, for clients of MCP over HTTP. It requires the bearer token, refuses processes of other runs, and checks `Host` and
-//!   `Origin`, so that no web page can use it.
+//! - A Unix socket in the attempt's directory, for `adj mcp --token-file` and every `adj` command
+//!   of the run. The peer must be a process of this attempt.
+//! - HTTP on loopback, for clients of MCP over HTTP. It requires the bearer token, refuses
+//!   processes of other runs, and checks `Host` and `Origin`, so that no web page can use it.
 //!
 //! A program without tools (`identity = "none"`) gets no token, and all calls are refused.
 
-use crate::client::{Client, fresh_key, random_hex};
-use crate::files;
-use crate::link::{AttemptDir, Order, WorkerAccess, headers};
-use crate::process::peer::{Peer, Place};
-use crate::process::tcp_peer::{TcpPeer, find_tcp_peer};
-use crate::sock;
+use crate::attempt_processes::Place;
+use crate::attempt_processes::tcp_caller::{TcpCaller, find_tcp_caller};
+use crate::hub_client::{Client, fresh_key, random_hex};
+use crate::process::caller::CallerProcess;
+use crate::protocol::{AttemptDir, Order, WorkerAccess, headers};
 use crate::sock::loopback::{is_equal, is_own_name};
 use crate::view::{Call, ErrorView, RequestApproval, codes};
+use crate::{files, sock};
 use adjutant_core::policy::REQUEST_APPROVAL;
-use axum::Json;
-use axum::Router;
 use axum::body::Bytes;
 use axum::extract::connect_info::Connected;
 use axum::extract::{ConnectInfo, DefaultBodyLimit, Path as UrlPath, Request, State};
@@ -28,6 +26,7 @@ use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::serve::{IncomingStream, Listener};
+use axum::{Json, Router};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -39,12 +38,13 @@ use tokio::task::JoinSet;
 /// Largest call, in bytes: enough for the largest answer in JSON.
 const CALL_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Opens both listeners, writes their addresses to a file, and serves them in `tasks`. Returns the addresses, and a flag
-/// that is set by the first connection of the run: an admitted request, or a process of it on the socket.
+/// Opens both listeners, writes their addresses to a file, and serves them in `tasks`. Returns the
+/// addresses, and a flag that is set by the first connection of the run: an admitted request, or a
+/// process of it on the socket.
 ///
 /// # Errors
 /// A socket cannot be opened, or the file cannot be written.
-pub async fn serve(
+pub(super) async fn serve(
     order: &Order,
     dir: &AttemptDir,
     client: Client,
@@ -135,7 +135,7 @@ async fn relay_named(
     UrlPath(name): UrlPath<String>,
     given: HeaderMap,
     body: Bytes,
-) -> Result<Response, Refusal> {
+) -> Result<Response, CallRefusal> {
     relay(&client, &name, &given, body).await
 }
 
@@ -145,28 +145,33 @@ async fn relay(
     name: &str,
     given: &HeaderMap,
     body: Bytes,
-) -> Result<Response, Refusal> {
+) -> Result<Response, CallRefusal> {
     if !name
         .bytes()
         .all(|byte| byte.is_ascii_lowercase() || byte == b'-')
     {
-        return Err(Refusal::new(codes::NOT_FOUND, "no such call"));
+        return Err(CallRefusal::new(codes::NOT_FOUND, "no such call"));
     }
     if states_operation_of_cli(name, &body) {
-        return Err(Refusal::new(
+        return Err(CallRefusal::new(
             codes::NOT_ALLOWED,
             "only the supervisor states what the agent's CLI asks for",
         ));
     }
     let key = match given.get(headers::KEY).map(|key| key.to_str()) {
         Some(Ok(key)) => key.to_owned(),
-        Some(Err(_)) => return Err(Refusal::new(codes::INVALID, "the key is not visible ASCII")),
+        Some(Err(_)) => {
+            return Err(CallRefusal::new(
+                codes::INVALID,
+                "the key is not visible ASCII",
+            ));
+        }
         None => fresh_key(),
     };
     let reply = client
         .send(&format!("/api/v1/{name}"), body, Some(&key))
         .await
-        .map_err(Refusal)?;
+        .map_err(CallRefusal)?;
     Ok((
         [(CONTENT_TYPE, HeaderValue::from_static("application/json"))],
         reply,
@@ -174,8 +179,9 @@ async fn relay(
         .into_response())
 }
 
-/// Returns whether a call asks for approval of an operation of the agent's CLI. Policies and grants decide about operations, so a
-/// run may state only those of its own requests. A body that is no such call is refused by the hub.
+/// Returns whether a call asks for approval of an operation of the agent's CLI. Policies and grants
+/// decide about operations, so a run may state only those of its own requests. A body that is no
+/// such call is refused by the hub.
 fn states_operation_of_cli(name: &str, body: &[u8]) -> bool {
     let stated = || {
         serde_json::from_slice::<RequestApproval>(body)
@@ -248,21 +254,21 @@ async fn relay_for_peer(
     State(endpoint): State<Arc<SocketEndpoint>>,
     ConnectInfo(admission): ConnectInfo<Admission>,
     request: Request,
-) -> Result<Response, Refusal> {
+) -> Result<Response, CallRefusal> {
     if !endpoint.access.has_tools {
-        return Err(Refusal::new(
+        return Err(CallRefusal::new(
             codes::NOT_ALLOWED,
             "this agent has identity = \"none\", so its run has no tools",
         ));
     }
     if admission == Admission::Foreign {
-        return Err(Refusal::new(
+        return Err(CallRefusal::new(
             codes::NOT_ALLOWED,
             "this socket belongs to a run, and the caller is not part of it",
         ));
     }
     if endpoint.access.bearer(request.headers()) == Some(false) {
-        return Err(Refusal::new(
+        return Err(CallRefusal::new(
             codes::NOT_ALLOWED,
             "the token belongs to another run",
         ));
@@ -273,10 +279,10 @@ async fn relay_for_peer(
         .path()
         .strip_prefix("/api/v1/")
         .filter(|_| parts.method == Method::POST);
-    let name = name.ok_or_else(|| Refusal::new(codes::NOT_FOUND, "no such call"))?;
+    let name = name.ok_or_else(|| CallRefusal::new(codes::NOT_FOUND, "no such call"))?;
     let body = axum::body::to_bytes(body, CALL_BYTES_MAX).await;
     let body = body.map_err(|_| {
-        Refusal::new(
+        CallRefusal::new(
             codes::INVALID,
             "the body of the call cannot be read, or is too long",
         )
@@ -294,38 +300,47 @@ async fn admit_bearer(
         return refusal;
     }
     if let Err(why) = peer.require_no_other_run(&endpoint).await {
-        return (StatusCode::FORBIDDEN, why).into_response();
+        return (StatusCode::FORBIDDEN, why.to_string()).into_response();
     }
     endpoint.has_connected.store(true, Ordering::Relaxed);
     next.run(request).await
 }
 
-/// The peer of a connection on loopback. Its process is looked up at the first call with the token, and checked again at each further one.
+/// The peer of a connection on loopback. Its process is looked up at the first call with the token,
+/// and checked again at each further one.
 #[derive(Debug, Clone)]
 struct LoopbackPeer {
     ends: (SocketAddr, SocketAddr),
     // Calls of one connection come one after another; never held across an await.
-    found: Arc<Mutex<Option<TcpPeer>>>,
+    found: Arc<Mutex<Option<TcpCaller>>>,
+}
+
+/// Why a caller with the token is refused.
+#[derive(Debug, thiserror::Error)]
+enum NotOwnCaller {
+    #[error("cannot tell which run the caller belongs to: {0}")]
+    Unknown(#[from] io::Error),
+    #[error("the token belongs to another run")]
+    OtherRun,
 }
 
 impl LoopbackPeer {
-    /// Refuses a process of another run that has found the token. A process outside of all runs may be the agent's own in a container.
-    async fn require_no_other_run(&self, endpoint: &EndpointAccess) -> Result<(), String> {
+    /// Refuses a process of another run that has found the token. A process outside of all runs may
+    /// be the agent's own in a container.
+    async fn require_no_other_run(&self, endpoint: &EndpointAccess) -> Result<(), NotOwnCaller> {
         let known = self
             .found
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone();
-        let place = match known.filter(TcpPeer::is_unchanged) {
+        let place = match known.filter(TcpCaller::is_unchanged) {
             Some(known) => known.place,
             None => {
                 let ((own, peer), home) = (self.ends, endpoint.home.clone());
                 let found =
-                    tokio::task::spawn_blocking(move || find_tcp_peer(own, peer, &home)).await;
+                    tokio::task::spawn_blocking(move || find_tcp_caller(own, peer, &home)).await;
                 let found = found.map_err(io::Error::other).flatten();
-                let found = found.map_err(|error| {
-                    format!("cannot tell which run the caller belongs to: {error}")
-                })?;
+                let found = found?;
                 let place = found.place.clone();
                 *self.found.lock().unwrap_or_else(PoisonError::into_inner) = Some(found);
                 place
@@ -334,7 +349,7 @@ impl LoopbackPeer {
         if place == endpoint.own || place == Place::Outside {
             Ok(())
         } else {
-            Err("the token belongs to another run".to_owned())
+            Err(NotOwnCaller::OtherRun)
         }
     }
 }
@@ -395,7 +410,7 @@ impl Listener for WorkerListener {
     type Addr = Admission;
 
     async fn accept(&mut self) -> (sock::Stream, Admission) {
-        let stream = sock::accept(&mut self.socket).await;
+        let stream = sock::accept(&self.socket).await;
         let admission = match examine(&stream) {
             Ok(true) => {
                 // `adj mcp` answers without the hub, and only connects.
@@ -417,7 +432,7 @@ impl Listener for WorkerListener {
 }
 
 fn examine(stream: &sock::Stream) -> io::Result<bool> {
-    let peer = Peer::of(stream)?;
+    let peer = CallerProcess::of(stream)?;
     Ok(peer.is_same_user() && peer.is_below(rustix::process::getpid())?)
 }
 
@@ -428,9 +443,9 @@ impl Connected<IncomingStream<'_, WorkerListener>> for Admission {
 }
 
 /// The refusal of a call.
-struct Refusal(ErrorView);
+struct CallRefusal(ErrorView);
 
-impl Refusal {
+impl CallRefusal {
     fn new(code: &str, message: &str) -> Self {
         Self(ErrorView {
             code: code.to_owned(),
@@ -440,7 +455,7 @@ impl Refusal {
     }
 }
 
-impl IntoResponse for Refusal {
+impl IntoResponse for CallRefusal {
     fn into_response(self) -> Response {
         let status = match self.0.code.as_str() {
             codes::NOT_FOUND => StatusCode::NOT_FOUND,

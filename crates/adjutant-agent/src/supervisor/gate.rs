@@ -1,10 +1,10 @@
-//! The gate of the attempt: asks the hub before each request to the model, reports usage, and reports when the agent
-//! does not use it.
+//! The gate of the attempt: asks the hub before each request to the model, reports usage, and
+//! reports when the agent does not use it.
 
-use crate::client::{Client, random_hex};
-use crate::gate::{Gate, GateEvent, ModelUse, OpenRequest};
+use crate::gate::{Denial, Gate, GateEvent, ModelUse, OpenRequest};
 use crate::harness::GateAccess;
-use crate::link::{
+use crate::hub_client::{Client, random_hex};
+use crate::protocol::{
     AskBudget, BudgetLeft, FactKind, GateRequest, ModelUsage, Order, QuotaWindowText,
 };
 use crate::view::codes;
@@ -34,7 +34,7 @@ enum Report {
 
 /// The open gate of an attempt.
 #[derive(Debug)]
-pub struct AttemptGate {
+pub(crate) struct AttemptGate {
     gate: Arc<Gate>,
     reports: mpsc::Receiver<Report>,
     /// The last limit that became a fact.
@@ -50,7 +50,7 @@ pub struct AttemptGate {
 ///
 /// # Errors
 /// There is no port, or the order's address or key cannot be used.
-pub async fn open(
+pub(super) async fn open(
     order: &Order,
     client: &Client,
     tasks: &mut JoinSet<()>,
@@ -91,7 +91,7 @@ pub async fn open(
 
 impl AttemptGate {
     /// Returns the agent's access to its model.
-    pub fn access(&self) -> GateAccess<'_> {
+    pub(super) fn access(&self) -> GateAccess<'_> {
         GateAccess {
             url: &self.gate.url,
             token: &self.gate.token,
@@ -99,7 +99,7 @@ impl AttemptGate {
     }
 
     /// Waits for the next new report about the quota, and returns it as a fact. Cancel safe.
-    pub async fn next_report(&mut self) -> Option<FactKind> {
+    pub(crate) async fn next_report(&mut self) -> Option<FactKind> {
         loop {
             match self.reports.recv().await? {
                 // Each refused response repeats the same time, within a second.
@@ -134,13 +134,14 @@ impl AttemptGate {
     }
 
     /// Returns the last reported limit.
-    pub fn limit(&self) -> Option<Time> {
+    pub(super) fn limit(&self) -> Option<Time> {
         self.limit
     }
 
-    /// Returns the fact that the agent does not use its gate, once: it has used its model according to its stream, and no
-    /// model has answered through the gate. `is_of_session`: the stream counts what the whole session has used.
-    pub fn bypass_fact(&mut self, tokens: u64, is_of_session: bool) -> Option<FactKind> {
+    /// Returns the fact that the agent does not use its gate, once: it has used its model according
+    /// to its stream, and no model has answered through the gate. `is_of_session`: the stream
+    /// counts what the whole session has used.
+    pub(crate) fn bypass_fact(&mut self, tokens: u64, is_of_session: bool) -> Option<FactKind> {
         let before = if is_of_session {
             *self.used_before.get_or_insert(tokens)
         } else {
@@ -155,12 +156,12 @@ impl AttemptGate {
     }
 
     /// Closes the agent's connections, and ends its requests to the model.
-    pub async fn close(&self) {
+    pub(super) async fn close(&self) {
         self.gate.close().await;
     }
 
     /// Returns the fact about usage. `None`: nothing was used.
-    pub fn used(&self) -> Option<FactKind> {
+    pub(super) fn used(&self) -> Option<FactKind> {
         let used = model_usage(&self.gate);
         (!used.is_empty()).then_some(FactKind::GateUsage { used })
     }
@@ -215,7 +216,8 @@ async fn handle_events(
             },
             Ok(()) = changes.changed() => {
                 let now = *changes.borrow_and_update();
-                // The next request is answered sooner if the hub already has the usage of the last one.
+                // The next request is answered sooner if the hub already has the usage of the last
+                // one.
                 if now.ended > ended {
                     ended = now.ended;
                     state_at = Some(Instant::now());
@@ -255,7 +257,7 @@ async fn ask(
     client: Client,
     gate: Arc<Gate>,
     no: u64,
-    mut reply: oneshot::Sender<Result<(), String>>,
+    mut reply: oneshot::Sender<Result<(), Denial>>,
 ) {
     let answered = async {
         loop {
@@ -264,11 +266,11 @@ async fn ask(
                 // The hub has waited for one of the requests under way.
                 Ok(left) if left.waits => {}
                 Ok(left) => {
-                    return Err(left
-                        .refusal
-                        .unwrap_or_else(|| "its budget is used up".to_owned()));
+                    return Err(left.refusal.map_or(Denial::BudgetUsedUp, Denial::ByHub));
                 }
-                Err(error) if !is_transient(&error.code) => return Err(error.message),
+                Err(error) if !is_transient(&error.code) => {
+                    return Err(Denial::ByHub(error.message));
+                }
                 Err(error) => {
                     tracing::warn!(%error, "a request to the model waits for the hub");
                     tokio::time::sleep(ASK_AGAIN).await;
@@ -285,7 +287,8 @@ async fn ask(
     }
 }
 
-/// Returns whether the hub may answer the same question later. Meanwhile the request waits: an error would end the turn.
+/// Returns whether the hub may answer the same question later. Meanwhile the request waits: an
+/// error would end the turn.
 fn is_transient(code: &str) -> bool {
     [
         codes::UNREACHABLE,

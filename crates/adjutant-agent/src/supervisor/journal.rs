@@ -1,14 +1,14 @@
 //! The attempt's numbered facts: written to disk, then sent to the hub, each once and in order.
 //!
-//! A fact is appended to `facts.jsonl` and synced before it is sent, if the disk has space. If no supervisor is alive, the hub reads that file.
-//! Facts about output are not synced, and none is created while an earlier one is unsent, so a hub that does not run for days
-//! costs nothing.
+//! A fact is appended to `facts.jsonl` and synced before it is sent, if the disk has space. If no
+//! supervisor is alive, the hub reads that file. Facts about output are not synced, and none is
+//! created while an earlier one is unsent, so a hub that does not run for days costs nothing.
 
-use crate::client::Client;
-use crate::clock;
-use crate::files;
-use crate::link::{AttemptDir, Fact, FactKind, FactsStored, PostFacts};
+use crate::hub_client::Client;
+use crate::protocol::{AttemptDir, Fact, FactKind, FactsStored, PostFacts};
 use crate::trace::RepeatedFailures;
+use crate::view::ErrorView;
+use crate::{clock, files};
 use adjutant_core::Time;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -29,17 +29,17 @@ const READ_BYTES: usize = 256 * 1024;
 
 /// The number of the last fact, for a report to a new hub.
 #[derive(Debug, Clone, Default)]
-pub struct Recorded(Arc<AtomicU64>);
+pub(super) struct Recorded(Arc<AtomicU64>);
 
 impl Recorded {
-    pub fn last(&self) -> u64 {
+    pub(super) fn last(&self) -> u64 {
         self.0.load(Ordering::Acquire)
     }
 }
 
 /// Writes facts to the file.
 #[derive(Debug)]
-pub struct Journal {
+pub(super) struct Journal {
     file: File,
     path: PathBuf,
     /// Length of the file up to the last whole fact.
@@ -54,7 +54,7 @@ pub struct Journal {
 
 /// Sends facts to the hub.
 #[derive(Debug)]
-pub struct Uploader {
+pub(crate) struct Uploader {
     /// The journal's own file, even if its path was replaced.
     file: File,
     client: Client,
@@ -66,7 +66,7 @@ pub struct Uploader {
 ///
 /// # Errors
 /// The file cannot be created.
-pub fn open(
+pub(super) fn open(
     dir: &AttemptDir,
     client: Client,
     recorded: Recorded,
@@ -100,12 +100,12 @@ pub fn open(
 
 impl Journal {
     /// Records a fact.
-    pub fn state(&mut self, what: FactKind) {
-        self.state_at(clock::now(), what);
+    pub(super) fn record(&mut self, what: FactKind) {
+        self.record_at(clock::now(), what);
     }
 
     /// Records a fact about something that happened earlier.
-    pub fn state_at(&mut self, at: Time, what: FactKind) {
+    pub(crate) fn record_at(&mut self, at: Time, what: FactKind) {
         self.last += 1;
         self.recorded.0.store(self.last, Ordering::Release);
         let fact = Fact {
@@ -124,7 +124,7 @@ impl Journal {
     }
 
     /// Waits until the hub has all facts so far.
-    pub fn received_by_hub(&self) -> impl Future<Output = ()> + use<> {
+    pub(crate) fn received_by_hub(&self) -> impl Future<Output = ()> + use<> {
         let (mut taken, last) = (self.taken.clone(), self.last);
         async move {
             if taken.wait_for(|taken| *taken >= last).await.is_err() {
@@ -135,7 +135,7 @@ impl Journal {
     }
 
     /// Writes the facts that are not on disk yet. Returns whether all facts are on disk now.
-    pub fn is_on_disk(&mut self) -> bool {
+    pub(crate) fn is_on_disk(&mut self) -> bool {
         if self.unwritten.is_empty() {
             return true;
         }
@@ -179,7 +179,7 @@ impl Journal {
 
 impl Uploader {
     /// Sends facts until the journal is dropped and the hub has all of them.
-    pub async fn run(mut self) {
+    pub(super) async fn run(mut self) {
         let mut waiting: VecDeque<Fact> = VecDeque::new();
         let mut refusals = RepeatedFailures::default();
         loop {
@@ -199,7 +199,8 @@ impl Uploader {
                         tokio::time::sleep(REFUSED_PAUSE).await;
                     }
                 }
-                Err(message) => {
+                Err(error) => {
+                    let message = error.to_string();
                     if let Some(times) = refusals.note(&message, Instant::now()) {
                         tracing::warn!(message, times, "the hub refuses facts");
                     }
@@ -209,17 +210,17 @@ impl Uploader {
         }
     }
 
-    async fn post(&self, waiting: &VecDeque<Fact>) -> Result<u64, String> {
+    async fn post(&self, waiting: &VecDeque<Fact>) -> Result<u64, ErrorView> {
         let facts = waiting.iter().take(FACTS_MAX).cloned().collect();
         let taken: FactsStored = self
             .client
             .send_json("/link/facts", &PostFacts { facts }, None)
-            .await
-            .map_err(|error| error.to_string())?;
+            .await?;
         Ok(taken.cursor)
     }
 
-    /// Drops the facts that the hub has, and reads the ones that it lacks. Returns whether these are known.
+    /// Drops the facts that the hub has, and reads the ones that it lacks. Returns whether these
+    /// are known.
     fn advance(&self, waiting: &mut VecDeque<Fact>, cursor: u64) -> bool {
         let mut is_known = true;
         if waiting.front().is_some_and(|first| first.n > cursor + 1) {

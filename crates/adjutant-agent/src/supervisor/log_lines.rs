@@ -5,10 +5,10 @@ const LINE_BYTES_MAX: usize = 16 * 1024;
 
 /// The incomplete line of a file.
 #[derive(Debug, Default)]
-pub struct Lines(Vec<u8>);
+pub(super) struct Lines(Vec<u8>);
 
 impl Lines {
-    pub fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(&str)) {
+    pub(super) fn push(&mut self, bytes: &[u8], each: &mut dyn FnMut(&str)) {
         for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
             // A longer line cannot match.
             if self.0.len() + piece.len() <= LINE_BYTES_MAX {

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 /// The times of an attempt's output.
 #[derive(Debug)]
-pub struct TimesFile {
+pub(crate) struct TimesFile {
     home: PathBuf,
     path: PathBuf,
     file: File,
@@ -26,7 +26,7 @@ impl TimesFile {
     ///
     /// # Errors
     /// It cannot be made.
-    pub fn create(home: &Path, path: PathBuf) -> io::Result<Self> {
+    pub(super) fn create(home: &Path, path: PathBuf) -> io::Result<Self> {
         let file = files::replace(home, &path)?;
         Ok(Self {
             home: home.to_owned(),
@@ -40,7 +40,7 @@ impl TimesFile {
     }
 
     /// Records that the output from a position on is written now, unless the last record is recent.
-    pub fn record(&mut self, position: u64) {
+    pub(super) fn record(&mut self, position: u64) {
         self.record_at(position, clock::now());
     }
 

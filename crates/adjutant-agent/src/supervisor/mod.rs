@@ -1,7 +1,8 @@
 //! `adj __supervise <attempt-dir>`: the supervisor of one attempt.
 //!
-//! It starts the agent once, owns its pipes, process tree, exit and active time, writes its log and the attempt's numbered
-//! facts, and relays the agent's calls to the hub. It continues without a hub, and never decides the state of the run.
+//! It starts the agent once, owns its pipes, process tree, exit and active time, writes its log and
+//! the attempt's numbered facts, and relays the agent's calls to the hub. It continues without a
+//! hub, and never decides the state of the run.
 //!
 //! ```text
 //!  lock ─ journal, workspace, its setup ─ log, endpoint ─ marker ─ start ─ (select an event, apply it)* ─ drain ─ sweep ─ ended
@@ -10,6 +11,7 @@
 
 mod approve;
 mod attempt;
+mod cli_log;
 mod clock;
 mod closing;
 mod config_home;
@@ -19,10 +21,9 @@ mod endpoint;
 mod fence;
 mod gate;
 mod journal;
-mod log_files;
 mod log_lines;
 mod log_times;
-mod logfile;
+mod log_writer;
 mod orders;
 mod output;
 mod own_log;
@@ -37,17 +38,17 @@ mod workspace;
 
 pub use journal::read_all as read_facts;
 
-use crate::client::{AgentActivity, Client};
+use crate::attempt_processes::{EXIT_BEGUN_BEFORE, EXIT_LOCKED};
 use crate::failpoint::failpoint;
-use crate::files;
-use crate::harness::{self, Launch, OwnTools, Refusal};
-use crate::link::{AttemptDir, FactKind, Order, Orders};
-use crate::logs;
+use crate::harness::dialogue::Dialogue;
+use crate::harness::{self, Launch, OwnTools, StartRefusal};
+use crate::hub_client::{AgentActivity, Client};
 use crate::process::containment::StartError;
 use crate::process::start::INHERITED;
-use crate::process::{EXIT_BEGUN_BEFORE, EXIT_LOCKED, Lock, hygiene};
-use crate::trace;
+use crate::process::{Lock, hygiene};
+use crate::protocol::{AttemptDir, FactKind, Order, Orders};
 use crate::view::codes;
+use crate::{files, logs, trace};
 use adjutant_core::lease::Lease;
 use adjutant_core::limits;
 use adjutant_stream::reader::Reader;
@@ -57,7 +58,9 @@ use closing::Closer;
 use futures::FutureExt;
 use gate::AttemptGate;
 use journal::Journal;
-use logfile::LogFile;
+use log_writer::LogWriter;
+use output::Pump;
+use run_tree::TreeAtStart;
 use setup::SetupEnd;
 use std::ffi::OsString;
 use std::io::{self, Read, Write};
@@ -70,6 +73,7 @@ use std::time::Duration;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 use tokio::task::{JoinHandle, JoinSet};
+use worker::{AgentLogs, Worker};
 
 /// How long the supervisor tries to send the last fact. After that, the hub finds it on disk.
 const LAST_FACT_MAX: Duration = Duration::from_secs(10);
@@ -85,7 +89,8 @@ pub struct WorkerTools {
     pub router: fn(Client, &str) -> Router,
 }
 
-/// Runs a supervisor: standard input holds the order, descriptor 3 its lock, 4 the guard's lifeline.
+/// Runs a supervisor: standard input holds the order, descriptor 3 its lock, 4 the guard's
+/// lifeline.
 #[must_use]
 pub fn main(args: &[OsString], tools: WorkerTools) -> ExitCode {
     let Some(dir) = args.first() else {
@@ -143,159 +148,262 @@ fn begin(
 
 /// Supervises one attempt from its start to its end.
 async fn supervise(
-    mut order: Order,
+    order: Order,
     dir: &AttemptDir,
     lifeline: Option<OwnedFd>,
     lock: &Arc<Lock>,
     tools: WorkerTools,
 ) -> io::Result<ExitCode> {
     let above = sync_parent_directories(dir);
-    let client = Client::supervisor(&order, Arc::clone(lock));
-    let mut tasks = JoinSet::new();
-    let recorded = journal::Recorded::default();
-    let (mut journal, uploader) = journal::open(dir, client.clone(), recorded.clone())?;
-    tasks.spawn(uploader.run().boxed());
-    let (orders_sender, orders) = watch::channel(Orders::default());
-    let lease = order.lease_ms.map(Lease::from_ms);
-    tasks.spawn(
-        orders::follow(
-            client.clone(),
-            orders_sender,
-            recorded,
-            lease,
-            Arc::clone(lock),
-        )
-        .boxed(),
-    );
-
-    if let Err(refusal) = workspace::make(&order, dir).await {
-        return Ok(record_refusal(journal, refusal, lock).await);
-    }
-    let (preparation, end) = setup::run(&order, dir, &orders).await;
-    preparation
-        .into_iter()
-        .for_each(|text| journal.state(FactKind::WorkspacePrepared(text)));
-    match end {
-        SetupEnd::Ready => {}
-        // Nothing ran that counts: the hub settles an attempt that never started.
-        SetupEnd::Stopped => return Ok(ExitCode::SUCCESS),
-        SetupEnd::Failed(refusal) => return Ok(record_refusal(journal, refusal, lock).await),
-    }
-    let activity = Arc::new(AgentActivity::default());
-    let Preparation {
-        mut launch,
-        log,
-        lines_of,
-        has_connected,
-        gate,
-    } = match prepare(
-        &order,
-        dir,
-        client.with_activity(Arc::clone(&activity)),
-        tools,
-        &mut tasks,
-    )
-    .await
-    {
-        Ok(prepared) => prepared,
-        Err(refusal) => return Ok(record_refusal(journal, refusal, lock).await),
-    };
-    let run_tree::TreeAtStart { tree, problem } = run_tree::at_start(&order, dir, &orders).await;
-    if order.lease_ms.is_some() && !orders::is_confirmed(&orders).await {
-        // The hub settles an attempt that never started.
-        return Ok(ExitCode::SUCCESS);
-    }
-    failpoint!("supervisor.before_marker");
-    let marked = match mark_started(dir) {
-        Ok(()) => above
-            .await
-            .map_err(io::Error::other)
-            .and_then(|synced| synced),
-        refused => refused,
-    };
-    match marked {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            return Ok(ExitCode::from(EXIT_BEGUN_BEFORE));
+    let mut supervisor = Supervisor::new(order, dir, lock)?;
+    match supervisor.start_agent(tools, above).await {
+        Ok(agent) => supervisor.follow(agent, lifeline).await,
+        Err(NotStarted::Refused(refusal)) => {
+            Ok(record_refusal(supervisor.journal, refusal, lock).await)
         }
-        Err(error) => return Ok(record_refusal(journal, not_prepared(dir, &error), lock).await),
+        Err(NotStarted::LeftToHub) => Ok(ExitCode::SUCCESS),
+        Err(NotStarted::BegunBefore) => Ok(ExitCode::from(EXIT_BEGUN_BEFORE)),
     }
-    failpoint!("supervisor.after_marker");
-    let (delivered_sender, delivered) = mpsc::unbounded_channel();
-    let (mut worker, pump) =
-        match worker::start(&order, &launch, log, lines_of, delivered_sender, &mut tasks) {
-            Ok(started) => started,
-            Err(error) => {
-                return Ok(
-                    record_refusal(journal, not_started(&order, &launch, &error), lock).await,
-                );
-            }
+}
+
+/// The parts of a supervisor that exist before its agent.
+struct Supervisor<'a> {
+    order: Order,
+    dir: &'a AttemptDir,
+    lock: &'a Arc<Lock>,
+    client: Client,
+    journal: Journal,
+    orders: watch::Receiver<Orders>,
+    tasks: JoinSet<()>,
+}
+
+/// Why an attempt has no agent.
+enum NotStarted {
+    /// Its last fact says why.
+    Refused(StartRefusal),
+    /// The hub settles an attempt that never started.
+    LeftToHub,
+    /// Another supervisor has started it.
+    BegunBefore,
+}
+
+impl From<StartRefusal> for NotStarted {
+    fn from(refusal: StartRefusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+/// An agent that was just started.
+struct StartedAgent {
+    worker: Worker,
+    pump: Pump,
+    dialogue: Option<Dialogue>,
+    delivered: mpsc::UnboundedReceiver<String>,
+    activity: Arc<AgentActivity>,
+    has_connected: Arc<AtomicBool>,
+    gate: Option<AttemptGate>,
+    tree: TreeAtStart,
+}
+
+impl<'a> Supervisor<'a> {
+    /// Opens the journal, and begins to send its facts and to follow the hub's orders.
+    fn new(order: Order, dir: &'a AttemptDir, lock: &'a Arc<Lock>) -> io::Result<Self> {
+        let client = Client::supervisor(&order, Arc::clone(lock));
+        let mut tasks = JoinSet::new();
+        let recorded = journal::Recorded::default();
+        let (journal, uploader) = journal::open(dir, client.clone(), recorded.clone())?;
+        tasks.spawn(uploader.run().boxed());
+        let (orders_sender, orders) = watch::channel(Orders::default());
+        let lease = order.lease_ms.map(Lease::from_ms);
+        tasks.spawn(
+            orders::follow(
+                client.clone(),
+                orders_sender,
+                recorded,
+                lease,
+                Arc::clone(lock),
+            )
+            .boxed(),
+        );
+        Ok(Self {
+            order,
+            dir,
+            lock,
+            client,
+            journal,
+            orders,
+            tasks,
+        })
+    }
+
+    /// Prepares the workspace and the launch, creates the marker and starts the agent.
+    async fn start_agent(
+        &mut self,
+        tools: WorkerTools,
+        above: JoinHandle<io::Result<()>>,
+    ) -> Result<StartedAgent, NotStarted> {
+        self.prepare_workspace().await?;
+        let activity = Arc::new(AgentActivity::default());
+        let client = self.client.with_activity(Arc::clone(&activity));
+        let Preparation {
+            mut launch,
+            logs,
+            has_connected,
+            gate,
+        } = prepare(&self.order, self.dir, client, tools, &mut self.tasks).await?;
+        let tree = run_tree::at_start(&self.order, self.dir, &self.orders).await;
+        self.mark(above).await?;
+        let (delivered_sender, delivered) = mpsc::unbounded_channel();
+        let (worker, pump) = worker::start(
+            &self.order,
+            &launch,
+            logs,
+            delivered_sender,
+            &mut self.tasks,
+        )
+        .map_err(|error| not_started(&self.order, &launch, &error))?;
+        let dialogue = launch.dialogue.take();
+        // The prompt may be large, and the agent has its own copy.
+        drop((launch, std::mem::take(&mut self.order.prompt)));
+        failpoint!("supervisor.after_spawn");
+        Ok(StartedAgent {
+            worker,
+            pump,
+            dialogue,
+            delivered,
+            activity,
+            has_connected,
+            gate,
+            tree,
+        })
+    }
+
+    /// Makes the workspace, and runs its setup command.
+    async fn prepare_workspace(&mut self) -> Result<(), NotStarted> {
+        workspace::make(&self.order, self.dir).await?;
+        let (preparation, end) = setup::run(&self.order, self.dir, &self.orders).await;
+        preparation
+            .into_iter()
+            .for_each(|text| self.journal.record(FactKind::WorkspacePrepared(text)));
+        match end {
+            SetupEnd::Ready => Ok(()),
+            // Nothing ran that counts.
+            SetupEnd::Stopped => Err(NotStarted::LeftToHub),
+            SetupEnd::Failed(refusal) => Err(refusal.into()),
+        }
+    }
+
+    /// Creates the marker, behind which the agent is started. `above` makes the directories above
+    /// it durable.
+    async fn mark(&self, above: JoinHandle<io::Result<()>>) -> Result<(), NotStarted> {
+        if self.order.lease_ms.is_some() && !orders::is_confirmed(&self.orders).await {
+            return Err(NotStarted::LeftToHub);
+        }
+        failpoint!("supervisor.before_marker");
+        let marked = match mark_started(self.dir) {
+            Ok(()) => above
+                .await
+                .map_err(io::Error::other)
+                .and_then(|synced| synced),
+            refused => refused,
         };
-    let dialogue = launch.dialogue.take();
-    // The prompt may be large, and the agent has its own copy.
-    drop((launch, std::mem::take(&mut order.prompt)));
-    failpoint!("supervisor.after_spawn");
-    let synced = workspace::sync_in_background(&order, dir);
+        match marked {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                return Err(NotStarted::BegunBefore);
+            }
+            Err(error) => return Err(not_prepared(self.dir, &error).into()),
+        }
+        failpoint!("supervisor.after_marker");
+        Ok(())
+    }
+
+    /// Records the start of the agent, and runs the attempt to its end.
+    async fn follow(self, agent: StartedAgent, lifeline: Option<OwnedFd>) -> io::Result<ExitCode> {
+        let Self {
+            order,
+            dir,
+            lock,
+            client,
+            mut journal,
+            orders,
+            mut tasks,
+        } = self;
+        let StartedAgent {
+            mut worker,
+            pump,
+            dialogue,
+            delivered,
+            activity,
+            has_connected,
+            gate,
+            tree: TreeAtStart { tree, problem },
+        } = agent;
+        let synced = workspace::sync_in_background(&order, dir);
+        journal.record(started_fact(&mut worker));
+        problem
+            .into_iter()
+            .for_each(|why| journal.record(FactKind::SnapshotFailed { why }));
+        let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
+        let closer = Closer {
+            order: &order,
+            client: client.clone(),
+            has_connected,
+            tree,
+            synced,
+            lock,
+        };
+        let parts = AttemptParts {
+            journal,
+            worker,
+            orders,
+            delivered,
+            guard,
+            client,
+            dialogue,
+            activity,
+            gate,
+        };
+        let (mut journal, mut logs) = Attempt::new(&order, parts).run(pump, &closer).await;
+        upload_last_fact(&mut journal, lock).await;
+        // The disk may have room again, as it had for the last fact.
+        log_writer::finish(&mut logs);
+        tasks.shutdown().await;
+        remove_temporary(dir);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Returns the first fact about an agent.
+fn started_fact(worker: &mut Worker) -> FactKind {
     let guard_pid =
         rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get().unsigned_abs());
-    journal.state(FactKind::Started {
+    FactKind::Started {
         pid: worker.pid.as_raw_nonzero().get().unsigned_abs(),
         guard_pid,
         containment: worker.containment.to_owned(),
         fence: worker.fence.take(),
-    });
-    problem
-        .into_iter()
-        .for_each(|why| journal.state(FactKind::SnapshotFailed { why }));
-    let guard = lifeline.map(pipe::Receiver::from_owned_fd).transpose()?;
-    let closer = Closer {
-        order: &order,
-        client: client.clone(),
-        has_connected,
-        tree,
-        synced,
-        lock,
-    };
-    let parts = AttemptParts {
-        journal,
-        worker,
-        orders,
-        delivered,
-        guard,
-        client,
-        dialogue,
-        activity,
-        gate,
-    };
-    let (mut journal, mut logs) = Attempt::new(&order, parts).run(pump, &closer).await;
-    upload_last_fact(&mut journal, lock).await;
-    // The disk may have room again, as it had for the last fact.
-    logfile::finish(&mut logs);
-    tasks.shutdown().await;
-    remove_temporary(dir);
-    Ok(ExitCode::SUCCESS)
+    }
 }
 
 /// The preparations before the agent starts.
 struct Preparation {
     launch: Launch,
-    log: LogFile,
-    /// The reader of its structured stream, and the file of the raw stream.
-    lines_of: Option<(Reader, LogFile)>,
+    logs: AgentLogs,
     /// The run has connected to its endpoint.
     has_connected: Arc<AtomicBool>,
     gate: Option<AttemptGate>,
 }
 
-/// Opens the endpoint, determines how the agent is started, writes the prompt and its files, and creates the log and the
-/// file of the raw stream.
+/// Opens the endpoint, determines how the agent is started, writes the prompt and its files, and
+/// creates the log and the file of the raw stream.
 async fn prepare(
     order: &Order,
     dir: &AttemptDir,
     client: Client,
     tools: WorkerTools,
     tasks: &mut JoinSet<()>,
-) -> Result<Preparation, Refusal> {
+) -> Result<Preparation, StartRefusal> {
     let failed = |error: io::Error| not_prepared(dir, &error);
     let of_hub = client.clone();
     let (access, has_connected) = endpoint::serve(order, dir, client, tools.router, tasks)
@@ -325,18 +433,17 @@ async fn prepare(
             fence::link_free_base(order, &home.user_home).as_deref(),
         )?;
     }
-    let log = LogFile::create(order, dir).map_err(failed)?;
+    let log = LogWriter::create(order, dir).map_err(failed)?;
     let lines_of = match &launch.stream {
         Some(stream) => Some((
             Reader::new(stream, order.answer_bytes_max.max(limits::RESULT_BYTES_MAX)),
-            LogFile::create_raw(order, dir).map_err(failed)?,
+            LogWriter::create_raw(order, dir).map_err(failed)?,
         )),
         None => None,
     };
     Ok(Preparation {
         launch,
-        log,
-        lines_of,
+        logs: AgentLogs { log, lines_of },
         has_connected,
         gate,
     })
@@ -360,8 +467,8 @@ fn write_private(dir: &AttemptDir, path: &Path, text: &str) -> io::Result<()> {
     files::replace(dir.home(), path)?.write_all(text.as_bytes())
 }
 
-/// Creates the marker after which the attempt is never started again, durable when it returns. Its content says that an
-/// agent may have been started; an empty marker says that none was.
+/// Creates the marker after which the attempt is never started again, durable when it returns. Its
+/// content says that an agent may have been started; an empty marker says that none was.
 fn mark_started(dir: &AttemptDir) -> io::Result<()> {
     let mut marker = files::create_new(dir.home(), &dir.started_marker())?;
     marker.write_all(b"begun\n")?;
@@ -369,8 +476,8 @@ fn mark_started(dir: &AttemptDir) -> io::Result<()> {
     Ok(rustix::fs::fsync(files::open_dir(dir.home(), &dir.0)?)?)
 }
 
-/// Makes the directories above an attempt's directory durable, which may be new too. This takes as long as the marker, so
-/// both run at the same time.
+/// Makes the directories above an attempt's directory durable, which may be new too. This takes as
+/// long as the marker, so both run at the same time.
 fn sync_parent_directories(dir: &AttemptDir) -> JoinHandle<io::Result<()>> {
     let dir = dir.clone();
     tokio::task::spawn_blocking(move || {
@@ -378,13 +485,13 @@ fn sync_parent_directories(dir: &AttemptDir) -> JoinHandle<io::Result<()>> {
     })
 }
 
-fn not_prepared(dir: &AttemptDir, error: &io::Error) -> Refusal {
+fn not_prepared(dir: &AttemptDir, error: &io::Error) -> StartRefusal {
     let code = if files::is_unwritable(error) {
         codes::STORAGE_FULL
     } else {
         codes::STORAGE
     };
-    Refusal {
+    StartRefusal {
         code,
         message: format!(
             "the attempt's files in {} cannot be written: {error}",
@@ -393,8 +500,8 @@ fn not_prepared(dir: &AttemptDir, error: &io::Error) -> Refusal {
     }
 }
 
-fn no_gate(order: &Order, error: &io::Error) -> Refusal {
-    Refusal {
+fn no_gate(order: &Order, error: &io::Error) -> StartRefusal {
+    StartRefusal {
         code: codes::INVALID,
         message: format!(
             "the gate of agent {} cannot be opened: {error}",
@@ -403,16 +510,16 @@ fn no_gate(order: &Order, error: &io::Error) -> Refusal {
     }
 }
 
-fn not_started(order: &Order, launch: &Launch, error: &StartError) -> Refusal {
+fn not_started(order: &Order, launch: &Launch, error: &StartError) -> StartRefusal {
     match error {
         StartError::Worker(error) => harness::explain(order, launch, error),
-        StartError::Fence(why) => Refusal {
+        StartError::Fence(why) => StartRefusal {
             code: codes::NO_FENCE,
             message: format!(
                 "the fence cannot be enforced here: {why}. See adj doctor, or start the run with --fence best-effort or none"
             ),
         },
-        StartError::Containment(error) => Refusal {
+        StartError::Containment(error) => StartRefusal {
             code: codes::INVALID,
             message: format!(
                 "a PID namespace cannot be created here ({error}): run as root, or set containment = \"auto\" or \"subreaper\""
@@ -421,8 +528,8 @@ fn not_started(order: &Order, launch: &Launch, error: &StartError) -> Refusal {
     }
 }
 
-async fn record_refusal(mut journal: Journal, refusal: Refusal, lock: &Lock) -> ExitCode {
-    journal.state(FactKind::SpawnFailed {
+async fn record_refusal(mut journal: Journal, refusal: StartRefusal, lock: &Lock) -> ExitCode {
+    journal.record(FactKind::SpawnFailed {
         code: refusal.code.to_owned(),
         message: refusal.message,
     });
@@ -430,8 +537,9 @@ async fn record_refusal(mut journal: Journal, refusal: Refusal, lock: &Lock) -> 
     ExitCode::SUCCESS
 }
 
-/// Sends the last fact to the hub, for a limited time, because the hub also finds it on disk. If the disk is full, tries
-/// until one of them has it, because nothing else knows how the attempt ended. Nobody takes it once the lock is removed.
+/// Sends the last fact to the hub, for a limited time, because the hub also finds it on disk. If
+/// the disk is full, tries until one of them has it, because nothing else knows how the attempt
+/// ended. Nobody takes it once the lock is removed.
 async fn upload_last_fact(journal: &mut Journal, lock: &Lock) {
     while !lock.is_removed()
         && tokio::time::timeout(LAST_FACT_MAX, journal.received_by_hub())

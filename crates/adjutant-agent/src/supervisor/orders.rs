@@ -1,9 +1,9 @@
-//! The hub's orders for the attempt. They are a state that is read repeatedly, so nothing is lost when either process
-//! restarts.
+//! The hub's orders for the attempt. They are a state that is read repeatedly, so nothing is lost
+//! when either process restarts.
 
-use crate::client::Client;
-use crate::link::{GetOrders, Orders, Standing};
+use crate::hub_client::Client;
 use crate::process::Lock;
+use crate::protocol::{GetOrders, Orders, Standing};
 use crate::supervisor::journal::Recorded;
 use crate::trace::RepeatedFailures;
 use adjutant_core::StopReason;
@@ -19,9 +19,10 @@ const WAIT: Duration = Duration::from_secs(10 * 60);
 /// The pause after the hub refused such a call.
 const REFUSED_PAUSE: Duration = Duration::from_secs(1);
 
-/// Follows the orders until all receivers are dropped. When the lease of the attempt ends, or a call fails after the lock of the supervisor
-/// was removed, as with the home, the order is to stop, and stays so: nobody else can end the attempt.
-pub async fn follow(
+/// Follows the orders until all receivers are dropped. When the lease of the attempt ends, or a
+/// call fails after the lock of the supervisor was removed, as with the home, the order is to stop,
+/// and stays so: nobody else can end the attempt.
+pub(super) async fn follow(
     client: Client,
     orders: watch::Sender<Orders>,
     recorded: Recorded,
@@ -85,9 +86,9 @@ async fn stop(orders: &watch::Sender<Orders>) {
     orders.closed().await;
 }
 
-/// Waits until the hub confirms that the attempt may start: its order may have taken longer than the lease. Returns
-/// `false` if the attempt is to stop instead.
-pub async fn is_confirmed(orders: &watch::Receiver<Orders>) -> bool {
+/// Waits until the hub confirms that the attempt may start: its order may have taken longer than
+/// the lease. Returns `false` if the attempt is to stop instead.
+pub(super) async fn is_confirmed(orders: &watch::Receiver<Orders>) -> bool {
     let mut orders = orders.clone();
     let known = orders
         .wait_for(|orders| orders.version != 0 || orders.stop.is_some())

@@ -1,13 +1,15 @@
-//! The agent's output: reads and decodes both streams, writes them to the log, and keeps the last message.
+//! The agent's output: reads and decodes both streams, writes them to the log, and keeps the last
+//! message.
 //!
-//! Reading waits for writing, so an agent that writes faster than the disk is slowed down, and memory is constant. Lines
-//! of standard error have a prefix. If the other stream writes before a line is complete, the line is ended first.
+//! Reading waits for writing, so an agent that writes faster than the disk is slowed down, and
+//! memory is constant. Lines of standard error have a prefix. If the other stream writes before a
+//! line is complete, the line is ended first.
 
-use super::logfile::LogFile;
+use super::log_writer::LogWriter;
 use super::own_log::OwnLog;
-use crate::client::AgentActivity;
+use crate::hub_client::AgentActivity;
 use crate::preset::StderrRetry;
-use crate::signal::{Found, Scanner};
+use crate::signal::{FoundSignal, Scanner};
 use adjutant_core::fence::DeniedWrites;
 use adjutant_core::limits;
 use adjutant_stream::decoder::Decoder;
@@ -36,9 +38,9 @@ const STDERR_PREFIX: &[u8] = b"stderr: ";
 
 /// The result of reading the output.
 #[derive(Debug)]
-pub struct Output {
+pub(super) struct Output {
     /// The log, and the raw stream if there is one; neither is finished.
-    pub logs: Vec<LogFile>,
+    pub logs: Vec<LogWriter>,
     /// Length of the log, in bytes.
     pub bytes: u64,
     /// The agent's last message, or the end of standard output.
@@ -61,9 +63,9 @@ enum Source {
 
 /// An event that the output reports to the attempt.
 #[derive(Debug)]
-pub enum OutputEvent {
+pub(crate) enum OutputEvent {
     /// A possible signal in the agent's own text.
-    Signal(Found),
+    Signal(FoundSignal),
     Stream(StreamUpdate),
     /// A line that reports a denied write.
     WriteDenied(String),
@@ -77,10 +79,10 @@ struct Stream {
 
 /// Reads one attempt's output.
 #[derive(Debug)]
-pub struct Pump {
+pub(crate) struct Pump {
     out: Stream,
     err: Stream,
-    log: LogFile,
+    log: LogWriter,
     buffer: Vec<u8>,
     text: Vec<u8>,
     lines: Vec<u8>,
@@ -93,7 +95,7 @@ pub struct Pump {
     /// The events of the last read.
     events: Vec<OutputEvent>,
     /// The reader of the structured stream on standard output, and the file of the raw stream.
-    lines_of: Option<(Reader, LogFile)>,
+    lines_of: Option<(Reader, LogWriter)>,
     stderr_end: VecDeque<u8>,
     /// The patterns of failed tries in lines of standard error, and the incomplete line.
     stderr_retries: Vec<StderrRetry>,
@@ -107,16 +109,16 @@ pub struct Pump {
 }
 
 impl Pump {
-    /// Takes over the reading ends of both streams. Of the last message, `answer_bytes_max` are kept, or
-    /// [`limits::RESULT_BYTES_MAX`] if that is more.
+    /// Takes over the reading ends of both streams. Of the last message, `answer_bytes_max` are
+    /// kept, or [`limits::RESULT_BYTES_MAX`] if that is more.
     ///
     /// # Errors
     /// The streams cannot be read without blocking.
-    pub fn new(
+    pub(super) fn new(
         out: OwnedFd,
         err: OwnedFd,
-        log: LogFile,
-        lines_of: Option<(Reader, LogFile)>,
+        log: LogWriter,
+        lines_of: Option<(Reader, LogWriter)>,
         answer_bytes_max: usize,
     ) -> io::Result<Self> {
         let stream = |fd| {
@@ -152,17 +154,17 @@ impl Pump {
     }
 
     /// Reports denied writes from here on, because the agent is fenced.
-    pub fn watch_denied_writes(&mut self) {
+    pub(crate) fn watch_denied_writes(&mut self) {
         self.denied_writes = Some(DeniedWrites::default());
     }
 
     /// Makes the pump report retries that the agent announces in its text.
-    pub fn watch_text_retries(&mut self, retries: Option<TextRetries>) {
+    pub(crate) fn watch_text_retries(&mut self, retries: Option<TextRetries>) {
         self.text_retries = retries;
     }
 
     /// Makes the pump read the CLI's own log, of which it keeps only failed tries.
-    pub fn watch_own_log(&mut self, log: OwnLog) {
+    pub(crate) fn watch_own_log(&mut self, log: OwnLog) {
         self.own_log = Some(log);
     }
 
@@ -220,9 +222,9 @@ impl Pump {
         }
     }
 
-    /// Reads until both streams have ended or `cut` is cancelled. Reports the length of the log and possible signals; a
-    /// slow receiver slows reading. `notes` are lines of Adjutant for the log.
-    pub async fn run(
+    /// Reads until both streams have ended or `cut` is cancelled. Reports the length of the log and
+    /// possible signals; a slow receiver slows reading. `notes` are lines of Adjutant for the log.
+    pub(super) async fn run(
         mut self,
         progress: watch::Sender<u64>,
         events: mpsc::Sender<OutputEvent>,
@@ -313,7 +315,7 @@ impl Pump {
     }
 
     /// Ends the structured stream.
-    fn end_lines(&mut self) -> Option<(Summary, LogFile)> {
+    fn end_lines(&mut self) -> Option<(Summary, LogWriter)> {
         let (reader, raw) = self.lines_of.take()?;
         let mut updates = Vec::new();
         let summary = reader.finish(&mut |part| self.process_part(&part), &mut updates);

@@ -1,33 +1,33 @@
 //! The own log of the agent's CLI. Only its lines about failed tries are used, and none are stored.
 
-use super::log_files::LogFiles;
+use super::cli_log::CliLog;
 use super::log_lines::Lines;
 use crate::harness::LogSource;
-use rustix::fs::Mode;
+use crate::process::make_named_pipe;
 use std::io;
-use std::path::Path;
 use tokio::net::unix::pipe;
 
 /// A log that is being read.
 #[derive(Debug)]
-pub enum OwnLog {
+pub(crate) enum OwnLog {
     /// A named pipe that the CLI takes for a file, and the incomplete line.
     Pipe(pipe::Receiver, Lines),
-    Files(LogFiles),
+    Files(CliLog),
 }
 
 impl OwnLog {
-    /// Prepares to read a log, before the agent starts. A session is the one that the agent resumes.
+    /// Prepares to read a log, before the agent starts. A session is the one that the agent
+    /// resumes.
     ///
     /// `None`: files cannot be watched, which is logged.
     ///
     /// # Errors
     /// The pipe cannot be made: the CLI would write a file.
-    pub fn open(source: &LogSource, session: Option<&str>) -> io::Result<Option<Self>> {
+    pub(super) fn open(source: &LogSource, session: Option<&str>) -> io::Result<Option<Self>> {
         match source {
-            LogSource::Pipe(path) => Ok(Some(Self::Pipe(make_pipe(path)?, Lines::default()))),
+            LogSource::Pipe(path) => Ok(Some(Self::Pipe(make_named_pipe(path)?, Lines::default()))),
             LogSource::Files { base, pattern } => {
-                match LogFiles::new(base.clone(), pattern, session) {
+                match CliLog::new(base.clone(), pattern, session) {
                     Ok(files) => Ok(Some(Self::Files(files))),
                     Err(error) => {
                         tracing::warn!(%error, "the log of the agent's CLI cannot be watched: its retries are not reported");
@@ -39,7 +39,7 @@ impl OwnLog {
     }
 
     /// Waits until there is something to read.
-    pub async fn readable(&self) {
+    pub(super) async fn readable(&self) {
         match self {
             Self::Pipe(pipe, _) => {
                 // An error is reported by the read.
@@ -53,7 +53,7 @@ impl OwnLog {
     ///
     /// # Errors
     /// Nothing more can be read.
-    pub fn read(&mut self, buffer: &mut [u8], each: &mut dyn FnMut(&str)) -> io::Result<()> {
+    pub(super) fn read(&mut self, buffer: &mut [u8], each: &mut dyn FnMut(&str)) -> io::Result<()> {
         match self {
             Self::Pipe(pipe, lines) => match pipe.try_read(buffer) {
                 Ok(read) => {
@@ -78,7 +78,7 @@ impl OwnLog {
     }
 
     /// Returns the session, as far as it matters for the log.
-    pub fn session(&self) -> Option<&str> {
+    pub(super) fn session(&self) -> Option<&str> {
         match self {
             Self::Pipe(..) => None,
             Self::Files(files) => files.session(),
@@ -86,30 +86,17 @@ impl OwnLog {
     }
 
     /// Sets the session, which may be part of the log's name.
-    pub fn set_session(&mut self, session: &str) {
+    pub(super) fn set_session(&mut self, session: &str) {
         if let Self::Files(files) = self {
             files.set_session(session);
         }
     }
 
-    /// Searches for the files again if none is open yet. The CLI may create them after it has reported its session.
-    pub fn find_first(&mut self) {
+    /// Searches for the files again if none is open yet. The CLI may create them after it has
+    /// reported its session.
+    pub(crate) fn find_first(&mut self) {
         if let Self::Files(files) = self {
             files.find_first();
         }
     }
-}
-
-/// Creates the named pipe, and opens it so that it never ends.
-fn make_pipe(path: &Path) -> io::Result<pipe::Receiver> {
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        path,
-        rustix::fs::FileType::Fifo,
-        Mode::RUSR | Mode::WUSR,
-        0,
-    )?;
-    pipe::OpenOptions::new()
-        .read_write(true)
-        .open_receiver(path)
 }

@@ -1,16 +1,16 @@
-//! Permissions and answers for which an agent waits. Each is requested once, and withdrawn and requested again when its call
-//! changes. An approval of an earlier version allows nothing.
+//! Permissions and answers for which an agent waits. Each is requested once, and withdrawn and
+//! requested again when its call changes. An approval of an earlier version allows nothing.
 
 use super::approve;
-use crate::client::Client;
 use crate::harness::step::{ChangedCall, Decision, Elicitation, Permission};
+use crate::hub_client::Client;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 #[derive(Debug, Default)]
-pub struct Permits {
+pub(crate) struct Permits {
     /// By the dialogue's id.
     open: BTreeMap<String, OpenPermit>,
     deciding: JoinSet<DecidedPermit>,
@@ -32,12 +32,12 @@ struct OpenPermit {
 struct DecidedPermit {
     id: String,
     number: u64,
-    outcome: Option<Outcome>,
+    outcome: Option<PermitOutcome>,
 }
 
 /// The outcome of a request of the agent.
 #[derive(Debug)]
-pub enum Outcome {
+pub(crate) enum PermitOutcome {
     Decision(Decision),
     /// The answers to its questions, in their order. `None`: there is no answer.
     Answers(Option<Vec<String>>),
@@ -45,26 +45,26 @@ pub enum Outcome {
 
 impl Permits {
     /// Requests a permission. An open request with the same id is withdrawn first.
-    pub fn ask(&mut self, client: Client, permission: Permission, cwd: PathBuf) {
+    pub(super) fn ask(&mut self, client: Client, permission: Permission, cwd: PathBuf) {
         let id = permission.id.clone();
         self.open(id, move |withdrawn| async move {
             approve::ask(client, permission, &cwd, withdrawn)
                 .await
-                .map(Outcome::Decision)
+                .map(PermitOutcome::Decision)
         });
     }
 
     /// Asks questions. An open request with the same id is withdrawn first.
-    pub fn elicit(&mut self, client: Client, elicitation: Elicitation) {
+    pub(super) fn elicit(&mut self, client: Client, elicitation: Elicitation) {
         let Elicitation { id, questions } = elicitation;
         self.open(id, move |withdrawn| async move {
             approve::elicit(client, questions, withdrawn)
                 .await
-                .map(Outcome::Answers)
+                .map(PermitOutcome::Answers)
         });
     }
 
-    fn open<F: Future<Output = Option<Outcome>> + Send + 'static>(
+    fn open<F: Future<Output = Option<PermitOutcome>> + Send + 'static>(
         &mut self,
         id: String,
         ask: impl FnOnce(CancellationToken) -> F + Send + 'static,
@@ -95,8 +95,9 @@ impl Permits {
         });
     }
 
-    /// Withdraws an open request. The returned token is cancelled when the request can no longer be answered.
-    pub fn withdraw(&mut self, id: &str) -> Option<CancellationToken> {
+    /// Withdraws an open request. The returned token is cancelled when the request can no longer be
+    /// answered.
+    pub(super) fn withdraw(&mut self, id: &str) -> Option<CancellationToken> {
         let OpenPermit {
             withdrawn, over, ..
         } = self.open.remove(id)?;
@@ -110,15 +111,16 @@ impl Permits {
         self.settling.push(over);
     }
 
-    /// Waits until the hub has every withdrawal and report: one that comes after the agent's end is not accepted.
-    pub async fn settle(&mut self) {
+    /// Waits until the hub has every withdrawal and report: one that comes after the agent's end is
+    /// not accepted.
+    pub(super) async fn settle(&mut self) {
         for over in self.settling.drain(..) {
             over.cancelled().await;
         }
     }
 
     /// Reports to the parent that a call changed after it was allowed.
-    pub fn report_change(&mut self, client: Client, changed: ChangedCall) {
+    pub(crate) fn report_change(&mut self, client: Client, changed: ChangedCall) {
         let over = CancellationToken::new();
         self.settle_later(over.clone());
         self.deciding.spawn(async move {
@@ -133,7 +135,7 @@ impl Permits {
     }
 
     /// Waits for the next decision about an open request. `None`: no request is open. Cancel safe.
-    pub async fn next(&mut self) -> Option<(String, Outcome)> {
+    pub(super) async fn next(&mut self) -> Option<(String, PermitOutcome)> {
         loop {
             let DecidedPermit {
                 id,
@@ -156,7 +158,7 @@ impl Permits {
     }
 
     /// Aborts all requests.
-    pub fn stop(&mut self) {
+    pub(super) fn stop(&mut self) {
         self.open.clear();
         self.deciding.abort_all();
     }

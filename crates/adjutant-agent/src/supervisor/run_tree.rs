@@ -1,13 +1,12 @@
-//! The tree that a run works in, if it is in a git repository: snapshots before the agent starts and after the attempt has
-//! ended, and the changes between them.
+//! The tree that a run works in, if it is in a git repository: snapshots before the agent starts
+//! and after the attempt has ended, and the changes between them.
 
-use crate::clock;
-use crate::config;
 use crate::git::{
-    Git, GitError, KeptCommits, NewSnapshot, Repo, Scratch, Snapshot, WorkspacePlace, keep_commits,
+    Git, GitError, KeptCommits, NewSnapshot, Repo, Scratch, Snapshot, WorkspacePath, keep_commits,
     nearest_repository, take,
 };
-use crate::link::{AttemptDir, FactKind, Order, Orders, WorkspaceOrder};
+use crate::protocol::{AttemptDir, FactKind, Order, Orders, WorkspaceOrder};
+use crate::{clock, config};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{AttemptNo, Isolation, RunId};
 use std::future::Future;
@@ -24,11 +23,9 @@ const END_WITHOUT_START_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of files that are named as changed.
 const FILES_MAX: usize = 500;
 
-const TOO_SLOW: &str = "git took too long";
-
 /// The tree of an attempt's run.
 #[derive(Debug)]
-pub struct RunTree {
+pub(crate) struct RunTree {
     scratch: Scratch,
     new: NewSnapshot,
     start: Option<Snapshot>,
@@ -42,13 +39,13 @@ pub struct RunTree {
 
 /// What changed in the run's directory.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub(super) struct Changes {
     /// From the top of the repository.
     pub files: Vec<String>,
     /// More files have changed.
     pub cut: bool,
-    /// The files changed since the start. Otherwise the state at the start is unknown, and they differ from the commit that
-    /// is checked out.
+    /// The files changed since the start. Otherwise the state at the start is unknown, and they
+    /// differ from the commit that is checked out.
     pub since_start: bool,
     /// Commits that were made since the start, the newest first: a short id and the subject.
     pub commits: Vec<String>,
@@ -56,7 +53,7 @@ pub struct Changes {
 
 /// The known state of the tree before the attempt's agent starts.
 #[derive(Debug, Default)]
-pub struct TreeAtStart {
+pub(crate) struct TreeAtStart {
     /// `None`: no git, or no repository that it can use.
     pub tree: Option<RunTree>,
     /// Why there is no snapshot, although there is a repository.
@@ -64,7 +61,7 @@ pub struct TreeAtStart {
 }
 
 /// Takes a snapshot of the tree before the attempt's agent starts.
-pub async fn at_start(
+pub(crate) async fn at_start(
     order: &Order,
     dir: &AttemptDir,
     orders: &watch::Receiver<Orders>,
@@ -88,7 +85,7 @@ pub async fn at_start(
         WaitOutcome::Done(Err(GitError::Missing | GitError::NotARepository(_)))
         | WaitOutcome::Stopped => return TreeAtStart::default(),
         WaitOutcome::Done(Err(error)) => return failed(error.to_string()),
-        WaitOutcome::TooLong => return failed(TOO_SLOW.to_owned()),
+        WaitOutcome::TooLong => return failed(GitFailure::TooSlow.to_string()),
     };
     let new = NewSnapshot {
         run,
@@ -118,7 +115,7 @@ pub async fn at_start(
             None
         }
         WaitOutcome::TooLong => {
-            problem = failed(TOO_SLOW.to_owned()).problem;
+            problem = failed(GitFailure::TooSlow.to_string()).problem;
             None
         }
         WaitOutcome::Stopped => None,
@@ -169,7 +166,7 @@ async fn open(order: &Order, dir: &AttemptDir) -> Result<Scratch, GitError> {
         .ok_or_else(|| GitError::unusable(path, "its kind is a word of a newer version"))?;
     Scratch::of_workspace(
         repo,
-        WorkspacePlace {
+        WorkspacePath {
             isolation,
             base,
             path,
@@ -212,9 +209,9 @@ async fn unless_stopped<T>(
 }
 
 impl RunTree {
-    /// Takes a snapshot of the tree at the attempt's end. Returns the changes since its start (`None`: git failed), and the
-    /// facts to record.
-    pub async fn at_end(&self) -> (Option<Changes>, Vec<FactKind>) {
+    /// Takes a snapshot of the tree at the attempt's end. Returns the changes since its start
+    /// (`None`: git failed), and the facts to record.
+    pub(super) async fn at_end(&self) -> (Option<Changes>, Vec<FactKind>) {
         let mut facts = Vec::new();
         let kept = async {
             let taken = take(
@@ -255,14 +252,14 @@ impl RunTree {
         let snapshot = match kept {
             Ok(snapshot) => snapshot,
             Err(why) => {
-                facts.insert(0, failed_fact(why));
+                facts.insert(0, failed_fact(why.to_string()));
                 return (None, facts);
             }
         };
         facts.push(taken_fact(&snapshot));
         let changes = with_time_limit(END_MAX, self.changes(&snapshot, made.head)).await;
         let changes = changes.unwrap_or_else(|why| {
-            tracing::error!(why, "what the attempt changed cannot be listed");
+            tracing::error!(%why, "what the attempt changed cannot be listed");
             None
         });
         (changes, facts)
@@ -296,7 +293,8 @@ impl RunTree {
         }))
     }
 
-    /// Lists the commits since the start. `made`: the one that is checked out in a workspace, where the agent has made it.
+    /// Lists the commits since the start. `made`: the one that is checked out in a workspace, where
+    /// the agent has made it.
     async fn commits(&self, made: Option<String>) -> Result<Vec<String>, GitError> {
         let now = if self.is_isolated {
             made
@@ -314,14 +312,23 @@ impl RunTree {
     }
 }
 
-/// Waits for git, at most for `limit`. Returns the error as text.
+/// Why git has no result.
+#[derive(Debug, thiserror::Error)]
+enum GitFailure {
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error("git took too long")]
+    TooSlow,
+}
+
+/// Waits for git, at most for `limit`.
 async fn with_time_limit<T>(
     limit: Duration,
     done: impl Future<Output = Result<T, GitError>>,
-) -> Result<T, String> {
+) -> Result<T, GitFailure> {
     match tokio::time::timeout(limit, done).await {
-        Ok(done) => done.map_err(|error| error.to_string()),
-        Err(_) => Err(TOO_SLOW.to_owned()),
+        Ok(done) => Ok(done?),
+        Err(_) => Err(GitFailure::TooSlow),
     }
 }
 

@@ -1,5 +1,5 @@
-//! The setup command of a workspace: run once in a new workspace, before its run's agent. It is contained, stopped, swept and
-//! fenced like the agent.
+//! The setup command of a workspace: run once in a new workspace, before its run's agent. It is
+//! contained, stopped, swept and fenced like the agent.
 //!
 //! ```text
 //!  <workspaces>/<run>/.setup   the result, written once it has succeeded
@@ -9,16 +9,15 @@
 use super::side_command::{self, SideCommand, StopCause};
 use super::worker;
 use crate::failpoint::failpoint;
-use crate::files;
-use crate::git;
-use crate::harness::Refusal;
-use crate::link::{
+use crate::harness::StartRefusal;
+use crate::process::containment::StartError;
+use crate::protocol::{
     AttemptDir, CommandEvidence, NotCopiedText, Order, Orders, PreparationText, WorkspaceOrder,
 };
-use crate::process::containment::StartError;
-use crate::text;
 use crate::view::codes;
-use adjutant_core::Exit;
+use crate::{files, git, text};
+use adjutant_core::units::duration;
+use adjutant_core::{Exit, shorten};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -31,17 +30,17 @@ const QUOTED_BYTES_MAX: usize = 1024;
 
 /// The end of the preparation of a workspace.
 #[derive(Debug)]
-pub enum SetupEnd {
+pub(crate) enum SetupEnd {
     /// The agent can be started.
     Ready,
     /// The run is to stop.
     Stopped,
-    Failed(Refusal),
+    Failed(StartRefusal),
 }
 
-/// Runs the setup command of the attempt's own workspace, if it has one that has not succeeded yet. Also returns what is
-/// to be stated: `None` where the workspace gets nothing.
-pub async fn run(
+/// Runs the setup command of the attempt's own workspace, if it has one that has not succeeded yet.
+/// Also returns what is to be stated: `None` where the workspace gets nothing.
+pub(super) async fn run(
     order: &Order,
     dir: &AttemptDir,
     orders: &watch::Receiver<Orders>,
@@ -58,7 +57,7 @@ pub async fn run(
         Err(error) => {
             return (
                 None,
-                SetupEnd::Failed(Refusal {
+                SetupEnd::Failed(StartRefusal {
                     code: codes::STORAGE,
                     message: error.to_string(),
                 }),
@@ -95,13 +94,13 @@ async fn run_once(
     dir: &AttemptDir,
     workspace: &WorkspaceOrder,
     orders: &watch::Receiver<Orders>,
-) -> Result<(Option<CommandEvidence>, SetupEnd), Refusal> {
+) -> Result<(Option<CommandEvidence>, SetupEnd), StartRefusal> {
     let command = &workspace.setup;
     let Some(first) = command.first() else {
         return Ok((None, SetupEnd::Ready));
     };
     let mark = mark_of(&workspace.path);
-    let not_read = |error: io::Error| Refusal {
+    let not_read = |error: io::Error| StartRefusal {
         code: codes::STORAGE,
         message: format!("{}: {error}", mark.display()),
     };
@@ -109,7 +108,7 @@ async fn run_once(
         return Ok((Some(earlier), SetupEnd::Ready));
     }
     let shown = text::line(&command.join(" "));
-    let failed = |message: String| Refusal {
+    let failed = |message: String| StartRefusal {
         code: codes::SETUP_FAILED,
         message,
     };
@@ -129,7 +128,7 @@ async fn run_once(
         outlasts_budget: false,
     };
     let result = side_command::run(order, side_command, Some(&mut orders.clone())).await.map_err(|error| match error {
-        StartError::Fence(why) => Refusal {
+        StartError::Fence(why) => StartRefusal {
             code: codes::NO_FENCE,
             message: format!("the setup command {shown} was not started, because the fence cannot be enforced: {why}"),
         },
@@ -150,14 +149,14 @@ async fn run_once(
             return Ok((Some(evidence), SetupEnd::Ready));
         }
         (Some(StopCause::TimeUp), _) => format!(
-            "was stopped after {} s (setup_timeout)",
-            workspace.setup_timeout_ms / 1000
+            "was stopped after {} (setup_timeout)",
+            duration::text(workspace.setup_timeout_ms)
         ),
         (None, Some(Exit::Code(code))) => format!("failed with exit code {code}"),
         (None, Some(Exit::Signal(signal))) => format!("was ended by signal {signal}"),
         (None, None) => "has ended in an unknown way".to_owned(),
     };
-    let output_end = text::tail(evidence.output.trim_end(), QUOTED_BYTES_MAX);
+    let output_end = shorten::tail(evidence.output.trim_end(), QUOTED_BYTES_MAX);
     let message = if output_end.trim().is_empty() {
         format!("the setup command {shown} {how}")
     } else {
@@ -170,7 +169,8 @@ fn mark_of(workspace: &Path) -> PathBuf {
     workspace.parent().unwrap_or(workspace).join(".setup")
 }
 
-/// Reads the result of a command that has succeeded. `None`: none has. An invalid result counts as none.
+/// Reads the result of a command that has succeeded. `None`: none has. An invalid result counts as
+/// none.
 fn read_mark(home: &Path, mark: &Path) -> io::Result<Option<CommandEvidence>> {
     match files::read(home, mark, 2 * OUTPUT_BYTES_MAX as u64 * 6) {
         Ok(text) => Ok(serde_json::from_slice(&text)
@@ -181,7 +181,8 @@ fn read_mark(home: &Path, mark: &Path) -> io::Result<Option<CommandEvidence>> {
     }
 }
 
-/// Marks the command as successful. Its files are made durable first, so that the mark never exists without them.
+/// Marks the command as successful. Its files are made durable first, so that the mark never exists
+/// without them.
 fn write_mark(home: &Path, mark: &Path, evidence: &CommandEvidence) -> io::Result<()> {
     let parent = mark.parent().unwrap_or(mark);
     let new = mark.with_extension("new");

@@ -1,11 +1,11 @@
-//! Detects an agent without output and calls for the configured time, which is shorter after its report. Instead of polling, each
-//! deadline is postponed by the signs of life before it.
+//! Detects an agent without output and calls for the configured time, which is shorter after its
+//! report. Instead of polling, each deadline is postponed by the signs of life before it.
 
 use std::time::{Duration, Instant};
 
 /// Durations of silence. `None`: never.
 #[derive(Debug, Clone, Copy)]
-pub struct SilenceLimits {
+pub(crate) struct SilenceLimits {
     pub working: Option<Duration>,
     /// After the run's report, if that is shorter.
     pub reported: Option<Duration>,
@@ -14,7 +14,7 @@ pub struct SilenceLimits {
 impl SilenceLimits {
     /// Takes the limits of an order, in milliseconds.
     #[must_use]
-    pub fn of_ms(working: Option<i64>, reported: Option<i64>) -> Self {
+    pub(crate) fn of_ms(working: Option<i64>, reported: Option<i64>) -> Self {
         let duration = |ms: Option<i64>| {
             ms.and_then(|ms| u64::try_from(ms).ok())
                 .map(Duration::from_millis)
@@ -32,7 +32,7 @@ impl SilenceLimits {
 }
 
 #[derive(Debug)]
-pub struct Stall {
+pub(super) struct Stall {
     limits: SilenceLimits,
     /// The position of the run's report, unless it has made a statement since.
     reported: Option<i64>,
@@ -53,7 +53,7 @@ enum State {
 
 impl Stall {
     #[must_use]
-    pub fn watch(limits: SilenceLimits, now: Instant) -> Self {
+    pub(super) fn watch(limits: SilenceLimits, now: Instant) -> Self {
         let mut stall = Self {
             limits,
             reported: None,
@@ -63,9 +63,9 @@ impl Stall {
         stall
     }
 
-    /// Records the position of the run's report, or (`None`) that the run has made a statement since. A repetition changes nothing. A
-    /// reported stall lasts until the next sign of life.
-    pub fn set_reported(
+    /// Records the position of the run's report, or (`None`) that the run has made a statement
+    /// since. A repetition changes nothing. A reported stall lasts until the next sign of life.
+    pub(super) fn set_reported(
         &mut self,
         reported: Option<i64>,
         silent_since: Option<Instant>,
@@ -78,7 +78,7 @@ impl Stall {
 
     /// Returns whether the run has reported, and has made no statement since.
     #[must_use]
-    pub fn has_reported(&self) -> bool {
+    pub(crate) fn has_reported(&self) -> bool {
         self.reported.is_some()
     }
 
@@ -92,7 +92,7 @@ impl Stall {
 
     /// Returns when to check next. `None`: there is no limit, or the stall is reported already.
     #[must_use]
-    pub fn due(&self) -> Option<Instant> {
+    pub(super) fn due(&self) -> Option<Instant> {
         if let State::Watching { check_at } = self.state {
             Some(check_at)
         } else {
@@ -102,13 +102,17 @@ impl Stall {
 
     /// Returns whether a stall was reported and has not ended.
     #[must_use]
-    pub fn is_stalled(&self) -> bool {
+    pub(crate) fn is_stalled(&self) -> bool {
         matches!(self.state, State::Stalled { .. })
     }
 
-    /// Checks for a stall. `silent_since` is the time of the last sign of life, if the agent is expected to act. Returns
-    /// the duration of the silence if it is too long.
-    pub fn check(&mut self, silent_since: Option<Instant>, now: Instant) -> Option<Duration> {
+    /// Checks for a stall. `silent_since` is the time of the last sign of life, if the agent is
+    /// expected to act. Returns the duration of the silence if it is too long.
+    pub(super) fn check(
+        &mut self,
+        silent_since: Option<Instant>,
+        now: Instant,
+    ) -> Option<Duration> {
         let since = silent_since.unwrap_or(now);
         let silent = now.saturating_duration_since(since);
         if self
@@ -124,7 +128,7 @@ impl Stall {
     }
 
     /// Records a sign of life. Returns whether it ends a reported stall.
-    pub fn note_sign(&mut self, silent_since: Option<Instant>, now: Instant) -> bool {
+    pub(crate) fn note_sign(&mut self, silent_since: Option<Instant>, now: Instant) -> bool {
         let State::Stalled { since } = self.state else {
             return false;
         };

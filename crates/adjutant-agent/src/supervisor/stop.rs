@@ -1,5 +1,6 @@
-//! Stops an agent in steps: its protocol's cancellation, its signal (INT to the agent, or TERM and CONT to the tree), the
-//! grace period, KILL to the tree. Each step has a deadline. An agent that announced its stop gets the grace period first.
+//! Stops an agent in steps: its protocol's cancellation, its signal (INT to the agent, or TERM and
+//! CONT to the tree), the grace period, KILL to the tree. Each step has a deadline. An agent that
+//! announced its stop gets the grace period first.
 
 use super::worker::{Line, Worker};
 use std::time::{Duration, Instant};
@@ -9,7 +10,7 @@ const CANCEL_MAX: Duration = Duration::from_secs(2);
 
 /// The progress of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stop {
+pub(super) enum Stop {
     /// No stop is requested.
     Not,
     /// The agent announced its stop and may finish its work until then.
@@ -23,16 +24,24 @@ pub enum Stop {
 impl Stop {
     /// Begins a stop. `cancel` is the cancellation in the agent's protocol, if it has one.
     #[must_use]
-    pub fn begin(worker: &Worker, cancel: Option<Vec<u8>>, grace: Duration, now: Instant) -> Self {
+    pub(super) fn begin(
+        worker: &Worker,
+        cancel: Option<Vec<u8>>,
+        grace: Duration,
+        now: Instant,
+    ) -> Self {
         let kill_at = now + grace;
         if let (Some(lines), Some(bytes)) = (&worker.lines, cancel) {
             let line = Line {
                 bytes,
                 message_id: None,
             };
+            // Without waiting for space: an agent that reads nothing must not hold up its own stop.
             match lines.try_send(line) {
                 Ok(()) => {
                     return Self::Asked {
+                        // At least half of the grace period is left for the signal. The
+                        // cancellation does not extend it.
                         until: now + CANCEL_MAX.min(grace / 2),
                         kill_at,
                     };
@@ -46,7 +55,7 @@ impl Stop {
 
     /// Returns whether the agent was asked to end. An earlier exit is its own decision.
     #[must_use]
-    pub fn is_asked(self) -> bool {
+    pub(super) fn is_asked(self) -> bool {
         match self {
             Self::Not | Self::Announced { .. } => false,
             Self::Asked { .. } | Self::Terminating { .. } => true,
@@ -55,7 +64,7 @@ impl Stop {
 
     /// Returns when the next step is due.
     #[must_use]
-    pub fn due(self) -> Option<Instant> {
+    pub(super) fn due(self) -> Option<Instant> {
         match self {
             Self::Not => None,
             Self::Announced { until } | Self::Asked { until, .. } => Some(until),
@@ -65,7 +74,7 @@ impl Stop {
 
     /// Takes the next step. `None`: kill all processes now.
     #[must_use]
-    pub fn next(self, worker: &Worker) -> Option<Self> {
+    pub(super) fn next(self, worker: &Worker) -> Option<Self> {
         match self {
             Self::Not | Self::Announced { .. } => Some(self),
             Self::Asked { kill_at, .. } => {
@@ -78,7 +87,7 @@ impl Stop {
 }
 
 /// Waits until `due`, or forever if it is `None`.
-pub async fn until(due: Option<Instant>) {
+pub(super) async fn until(due: Option<Instant>) {
     match due {
         Some(due) => tokio::time::sleep_until(due.into()).await,
         None => std::future::pending().await,

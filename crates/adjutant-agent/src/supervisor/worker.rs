@@ -1,15 +1,15 @@
 //! The agent's process and its descendants: starts the agent once, reaps and sweeps.
 
-use super::logfile::LogFile;
+use super::log_writer::LogWriter;
 use super::output::Pump;
 use super::own_log::OwnLog;
 use crate::harness::{Input, Launch};
-use crate::link::{FenceText, Order};
 use crate::process::containment::{ContainedWorker, Namespace, StartError};
 use crate::process::fence::MOUNT_NAMESPACE;
 use crate::process::status::Message;
 use crate::process::tree::{self, Reaped};
-use crate::process::{Pid, Signal, Spawn, StdioTarget};
+use crate::process::{self, Pid, Signal, Spawn, StdioTarget, send_signal};
+use crate::protocol::{FenceText, Order};
 use adjutant_core::Exit;
 use adjutant_stream::reader::Reader;
 use adjutant_stream::text_retries::TextRetries;
@@ -29,7 +29,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinSet};
 
 /// The agent's umask, independent of Adjutant.
-pub const UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
+pub(crate) const UMASK: Mode = Mode::WGRP.union(Mode::WOTH);
 /// Maximum duration of a sweep, if processes hang in the kernel.
 const SWEEP_MAX: Duration = Duration::from_secs(2);
 /// The interval at which a sweep repeats, in case it missed a new process.
@@ -39,7 +39,7 @@ const LINES_MAX: usize = 1024;
 
 /// The state of the processes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct ProcessesState {
+pub(crate) struct ProcessesState {
     /// How the agent itself ended.
     pub exit: Option<Exit>,
     /// No process is left.
@@ -48,14 +48,14 @@ pub struct ProcessesState {
 
 /// A line for the agent's standard input, and the message that it carries, if any.
 #[derive(Debug)]
-pub struct Line {
+pub(super) struct Line {
     pub bytes: Vec<u8>,
     pub message_id: Option<String>,
 }
 
 /// A started agent.
 #[derive(Debug)]
-pub struct Worker {
+pub(super) struct Worker {
     pub pid: Pid,
     pub containment: &'static str,
     /// The requested fence, and whether it is enforced.
@@ -77,24 +77,93 @@ struct Lifeline {
     end: OwnedFd,
 }
 
-/// Starts the agent. `delivered` receives the id of each message that was written to its standard input.
+/// Where the agent's output is written.
+#[derive(Debug)]
+pub(super) struct AgentLogs {
+    pub log: LogWriter,
+    /// The reader of its structured stream, and the file of the raw stream.
+    pub lines_of: Option<(Reader, LogWriter)>,
+}
+
+/// Starts the agent. `delivered` receives the id of each message that was written to its standard
+/// input.
 ///
 /// # Errors
 /// The agent could not be started, and no process is left.
-pub fn start(
+pub(super) fn start(
     order: &Order,
     launch: &Launch,
-    log: LogFile,
-    lines_of: Option<(Reader, LogFile)>,
+    logs: AgentLogs,
     delivered: mpsc::UnboundedSender<String>,
     tasks: &mut JoinSet<()>,
 ) -> Result<(Worker, Pump), StartError> {
     let (out, out_theirs) = pipe_pair()?;
     let (err, err_theirs) = pipe_pair()?;
-    let stdin = match &launch.input {
+    let (stdin_theirs, stdin) = match &launch.input {
         Input::Nothing => None,
         Input::Whole(_) | Input::Open(_) => Some(pipe_pair()?),
+    }
+    .unzip();
+    // Before the agent starts, which would create an ordinary file.
+    let own_log = launch
+        .own_log
+        .as_ref()
+        .map(|source| OwnLog::open(source, order.session.as_deref()))
+        .transpose()
+        .map_err(StartError::Worker)?
+        .flatten();
+    let spawn = Spawn {
+        program: &launch.program,
+        argv: launch.argv.clone(),
+        env: agent_environment(order, launch),
+        cwd: Path::new(&order.cwd),
+        stdin: stdin_theirs
+            .as_ref()
+            .map_or(StdioTarget::Null, |theirs| StdioTarget::Fd(theirs.as_fd())),
+        stdout: StdioTarget::Fd(out_theirs.as_fd()),
+        stderr: StdioTarget::Fd(err_theirs.as_fd()),
+        inherit: Vec::new(),
+        umask: Some(UMASK),
     };
+    let mut worker = contain(order, spawn, tasks)?;
+    drop((out_theirs, err_theirs, stdin_theirs));
+    let AgentLogs { log, lines_of } = logs;
+    let mut pump =
+        Pump::new(out, err, log, lines_of, order.answer_bytes_max).map_err(StartError::Worker)?;
+    watch_output(&mut pump, order, own_log, worker.fence.as_ref());
+    worker.lines = stdin
+        .map(|ours| write_input(ours, &launch.input, delivered, tasks))
+        .transpose()
+        .map_err(StartError::Worker)?
+        .flatten();
+    worker.interrupt = launch.interrupt;
+    Ok((worker, pump))
+}
+
+/// Has the agent's output searched for what its preset and its fence require.
+fn watch_output(
+    pump: &mut Pump,
+    order: &Order,
+    own_log: Option<OwnLog>,
+    fence: Option<&FenceText>,
+) {
+    if let Some(log) = own_log {
+        pump.watch_own_log(log);
+    }
+    if fence.is_some_and(|fence| fence.enforced == MOUNT_NAMESPACE) {
+        pump.watch_denied_writes();
+    }
+    pump.watch_text_retries(
+        order
+            .preset
+            .as_ref()
+            .and_then(|preset| TextRetries::new(&preset.text, &preset.stream)),
+    );
+}
+
+/// Returns the environment of the agent: that of the attempt's processes, with what its launch adds
+/// and overrides.
+fn agent_environment(order: &Order, launch: &Launch) -> Vec<(OsString, OsString)> {
     let mut env = environment(order);
     env.extend(
         launch
@@ -115,64 +184,11 @@ pub fn start(
             .iter()
             .map(|(name, value)| (name.into(), value.into())),
     );
-    // Before the agent starts, which would create an ordinary file.
-    let own_log = launch
-        .own_log
-        .as_ref()
-        .map(|source| OwnLog::open(source, order.session.as_deref()))
-        .transpose()
-        .map_err(StartError::Worker)?
-        .flatten();
-    let spawn = Spawn {
-        program: &launch.program,
-        argv: launch.argv.clone(),
-        env,
-        cwd: Path::new(&order.cwd),
-        stdin: stdin.as_ref().map_or(StdioTarget::Null, |(theirs, _)| {
-            StdioTarget::Fd(theirs.as_fd())
-        }),
-        stdout: StdioTarget::Fd(out_theirs.as_fd()),
-        stderr: StdioTarget::Fd(err_theirs.as_fd()),
-        inherit: Vec::new(),
-        umask: Some(UMASK),
-    };
-    let mut worker = contain(order, spawn, tasks)?;
-    drop((out_theirs, err_theirs));
-    let mut pump =
-        Pump::new(out, err, log, lines_of, order.answer_bytes_max).map_err(StartError::Worker)?;
-    if let Some(log) = own_log {
-        pump.watch_own_log(log);
-    }
-    if worker
-        .fence
-        .as_ref()
-        .is_some_and(|fence| fence.enforced == MOUNT_NAMESPACE)
-    {
-        pump.watch_denied_writes();
-    }
-    pump.watch_text_retries(
-        order
-            .preset
-            .as_ref()
-            .and_then(|preset| TextRetries::new(&preset.text, &preset.stream)),
-    );
-    let lines = stdin.map(|(theirs, ours)| {
-        drop(theirs);
-        ours
-    });
-    let lines = match lines {
-        Some(ours) => {
-            write_input(ours, &launch.input, delivered, tasks).map_err(StartError::Worker)?
-        }
-        None => None,
-    };
-    worker.lines = lines;
-    worker.interrupt = launch.interrupt;
-    Ok((worker, pump))
+    env
 }
 
 /// Returns the environment of the attempt's processes.
-pub fn environment(order: &Order) -> Vec<(OsString, OsString)> {
+pub(super) fn environment(order: &Order) -> Vec<(OsString, OsString)> {
     let mut env: Vec<(OsString, OsString)> = order
         .env
         .iter()
@@ -180,7 +196,7 @@ pub fn environment(order: &Order) -> Vec<(OsString, OsString)> {
         .collect();
     env.retain(|(name, _)| name != tree::MARKER && name != "ADJ_WORKER" && name != "ADJ_HOME");
     let access =
-        crate::link::AttemptDir::new(&order.home, &order.run_id, order.attempt).worker_access();
+        crate::protocol::AttemptDir::new(&order.home, &order.run_id, order.attempt).worker_access();
     env.push((
         tree::MARKER.into(),
         format!("{}/{}", order.run_id, order.attempt).into(),
@@ -197,7 +213,7 @@ pub fn environment(order: &Order) -> Vec<(OsString, OsString)> {
 ///
 /// # Errors
 /// The process could not be started, and none is left.
-pub fn contain(
+pub(super) fn contain(
     order: &Order,
     spawn: Spawn<'_>,
     tasks: &mut JoinSet<()>,
@@ -216,6 +232,7 @@ pub fn contain(
                         agent: Some(child.pid),
                         init: None,
                         status: None,
+                        is_status_watched: false,
                     },
                     sender,
                 )
@@ -237,6 +254,7 @@ pub fn contain(
                         agent: None,
                         init: Some(init.pid),
                         status: Some(status),
+                        is_status_watched: true,
                     },
                     sender,
                 )
@@ -266,7 +284,7 @@ pub fn contain(
 
 impl Worker {
     /// Sends the signal that ends the agent: INT to the agent, or TERM to all processes.
-    pub fn ask_to_end(&self) {
+    pub(crate) fn ask_to_end(&self) {
         if !self.interrupt {
             self.terminate();
         } else if let Err(error) = rustix::process::kill_process(self.pid, Signal::INT) {
@@ -275,7 +293,7 @@ impl Worker {
     }
 
     /// Ends the agent's input.
-    pub fn close_input(&mut self) {
+    pub(crate) fn close_input(&mut self) {
         self.lines = None;
     }
 
@@ -284,8 +302,9 @@ impl Worker {
         tree::terminate(rustix::process::getpid());
     }
 
-    /// Kills until no process of the attempt is left. Returns how many were killed in addition to the agent.
-    pub async fn sweep(&mut self) -> u32 {
+    /// Kills until no process of the attempt is left. Returns how many were killed in addition to
+    /// the agent.
+    pub(super) async fn sweep(&mut self) -> u32 {
         let own = rustix::process::getpid();
         let init = self.lifeline.as_ref().map(|lifeline| lifeline.init);
         let mut killed = HashSet::new();
@@ -312,7 +331,7 @@ impl Worker {
     }
 
     /// Stops reaping, so that another process can be contained. No process of this one is left.
-    pub fn stop_reaping(&self) {
+    pub(crate) fn stop_reaping(&self) {
         self.reaper.abort();
     }
 
@@ -322,24 +341,23 @@ impl Worker {
         }) = self.lifeline.take()
         {
             drop(end);
-            if let Err(error) = rustix::process::pidfd_send_signal(&init_pidfd, Signal::KILL) {
+            if let Err(error) = send_signal(&init_pidfd, Signal::KILL) {
                 tracing::debug!(%error, "init has ended");
             }
         }
     }
 }
 
-pub fn pipe_pair() -> Result<(OwnedFd, OwnedFd), StartError> {
-    rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)
-        .map_err(|error| StartError::Worker(error.into()))
+pub(crate) fn pipe_pair() -> Result<(OwnedFd, OwnedFd), StartError> {
+    process::pipe().map_err(StartError::Worker)
 }
+
+/// How much likelier than others the kernel is to kill an agent, of at most 1000.
+const OOM_SCORE: i32 = 500;
 
 /// Lets the kernel kill the agent before its supervisor, guard and hub when memory runs out.
 fn raise_oom_score(agent: Pid) {
-    if let Err(error) = std::fs::write(
-        format!("/proc/{}/oom_score_adj", agent.as_raw_nonzero()),
-        "500",
-    ) {
+    if let Err(error) = process::set_oom_score(agent, OOM_SCORE) {
         tracing::debug!(%error, "the agent's OOM score cannot be raised");
     }
 }
@@ -383,7 +401,28 @@ fn write_input(
 struct ReaperTargets {
     agent: Option<Pid>,
     init: Option<Pid>,
+    /// The messages of init.
     status: Option<pipe::Receiver>,
+    /// Its messages can be awaited. Those of an init that has ended are read in any case.
+    is_status_watched: bool,
+}
+
+impl ReaperTargets {
+    /// Waits for a message of init. Waits forever if there will be none, or if they cannot be
+    /// awaited: an error that counted as a message would return at once, again and again. Cancel
+    /// safe.
+    async fn status_readable(&mut self) {
+        if let Some(status) = self.status.as_ref().filter(|_| self.is_status_watched) {
+            match status.readable().await {
+                Ok(()) => return,
+                Err(error) => {
+                    tracing::error!(%error, "the messages of init cannot be awaited");
+                    self.is_status_watched = false;
+                }
+            }
+        }
+        std::future::pending().await
+    }
 }
 
 /// Reaps all children of this process.
@@ -419,18 +458,8 @@ async fn reap_all(
         seen.send_if_modified(|before| std::mem::replace(before, now) != now);
         tokio::select! {
             more = children.recv() => if more.is_none() { return },
-            () = status_readable(tracked.status.as_ref()) => {}
+            () = tracked.status_readable() => {}
         }
-    }
-}
-
-async fn status_readable(status: Option<&pipe::Receiver>) {
-    match status {
-        Some(status) => match status.readable().await {
-            Ok(()) => {}
-            Err(error) => tracing::error!(%error, "the messages of init cannot be awaited"),
-        },
-        None => std::future::pending().await,
     }
 }
 
@@ -454,7 +483,8 @@ fn read_status(tracked: &mut ReaperTargets, now: &mut ProcessesState) {
     }
 }
 
-/// Reads the messages that init wrote before it ended. They are in the pipe even if the runtime has not been notified.
+/// Reads the messages that init wrote before it ended. They are in the pipe even if the runtime has
+/// not been notified.
 fn read_last_status(tracked: &mut ReaperTargets, now: &mut ProcessesState) {
     let Some(status) = tracked.status.take() else {
         return;
@@ -481,5 +511,54 @@ fn exit_of_raw(raw: i32) -> Option<Exit> {
         Some(Exit::Signal(libc::WTERMSIG(raw)))
     } else {
         None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime")
+    }
+
+    fn targets(status: OwnedFd) -> ReaperTargets {
+        ReaperTargets {
+            agent: None,
+            init: None,
+            status: Some(pipe::Receiver::from_owned_fd(status).expect("a pipe")),
+            is_status_watched: true,
+        }
+    }
+
+    async fn is_ready(targets: &mut ReaperTargets) -> bool {
+        tokio::time::timeout(Duration::from_millis(20), targets.status_readable())
+            .await
+            .is_ok()
+    }
+
+    #[test]
+    fn message_of_init_is_awaited() {
+        runtime().block_on(async {
+            let (ours, theirs) = process::pipe().expect("a pipe");
+            let mut targets = targets(ours);
+            assert!(!is_ready(&mut targets).await);
+            rustix::io::write(&theirs, &[0; Message::BYTES]).expect("it has room");
+            assert!(is_ready(&mut targets).await);
+        });
+    }
+
+    #[test]
+    fn init_that_cannot_be_watched_sends_no_message() {
+        let (ours, _theirs) = process::pipe().expect("a pipe");
+        // Nothing watches the pipe once its runtime is gone.
+        let gone = runtime();
+        let mut targets = gone.block_on(async { targets(ours) });
+        drop(gone);
+        assert!(!runtime().block_on(is_ready(&mut targets)));
+        assert!(!targets.is_status_watched && targets.status.is_some());
     }
 }

@@ -1,23 +1,22 @@
 //! The workspace of an isolated run. It is created before the attempt uses its directory.
 
 use super::worker::UMASK;
-use crate::clock;
-use crate::config;
-use crate::files;
 use crate::git::{
     Git, GitError, NewWorkspace, Repo, continued_state, make_workspace, sync_workspace,
 };
-use crate::harness::Refusal;
-use crate::link::{AttemptDir, Order, TreeStart, WorkspaceOrder};
+use crate::harness::StartRefusal;
+use crate::protocol::{AttemptDir, Order, TreeStart, WorkspaceOrder};
 use crate::view::codes;
+use crate::{clock, config, files};
 use adjutant_core::{Isolation, RunId};
 use tokio_util::sync::CancellationToken;
 
-/// Creates the workspace of an isolated run, if it does not exist yet, and the caches that it shares.
+/// Creates the workspace of an isolated run, if it does not exist yet, and the caches that it
+/// shares.
 ///
 /// # Errors
 /// Why the agent cannot be started.
-pub async fn make(order: &Order, dir: &AttemptDir) -> Result<(), Refusal> {
+pub(super) async fn make(order: &Order, dir: &AttemptDir) -> Result<(), StartRefusal> {
     let Some(workspace) = &order.workspace else {
         return Ok(());
     };
@@ -27,7 +26,7 @@ pub async fn make(order: &Order, dir: &AttemptDir) -> Result<(), Refusal> {
         } else {
             std::fs::create_dir_all(cache)
         };
-        made.map_err(|error| Refusal {
+        made.map_err(|error| StartRefusal {
             code: if files::is_unwritable(&error) { codes::STORAGE_FULL } else { codes::STORAGE },
             message: format!("the shared cache {} cannot be made: {error}: correct caches in [workspaces] of the configuration", cache.display()),
         })?;
@@ -37,7 +36,7 @@ pub async fn make(order: &Order, dir: &AttemptDir) -> Result<(), Refusal> {
     }
     make_for(order, dir, workspace)
         .await
-        .map_err(|error| Refusal {
+        .map_err(|error| StartRefusal {
             code: match error {
                 _ if files::names_full_disk(&error.to_string()) => codes::STORAGE_FULL,
                 GitError::File { .. } => codes::STORAGE,
@@ -50,8 +49,9 @@ pub async fn make(order: &Order, dir: &AttemptDir) -> Result<(), Refusal> {
         })
 }
 
-/// Syncs the files of the attempt's workspace to disk while the agent runs. The token is cancelled when this has ended.
-pub fn sync_in_background(order: &Order, dir: &AttemptDir) -> CancellationToken {
+/// Syncs the files of the attempt's workspace to disk while the agent runs. The token is cancelled
+/// when this has ended.
+pub(crate) fn sync_in_background(order: &Order, dir: &AttemptDir) -> CancellationToken {
     let synced = CancellationToken::new();
     let over = synced.clone().drop_guard();
     let Some(workspace) = order

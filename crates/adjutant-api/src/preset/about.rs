@@ -33,8 +33,9 @@ pub struct About {
     pub install: String,
     #[serde(default)]
     pub sign_in: String,
-    /// Files of which at least one exists after a sign-in; they are never read. `~/` is the home, `$NAME/` the
-    /// directory named by a variable. If such a variable is set, files in the home do not count.
+    /// Files of which at least one exists after a sign-in; they are never read. `~/` is the home,
+    /// `$NAME/` the directory named by a variable. If such a variable is set, files in the home do
+    /// not count.
     #[serde(default)]
     pub sign_in_files: Vec<String>,
     /// Variables that replace a sign-in if one of them is set.
@@ -42,8 +43,8 @@ pub struct About {
     pub sign_in_env: Vec<String>,
     #[serde(default)]
     pub version_args: Vec<String>,
-    /// The tested versions: `1.2.3`, or the lowest and the highest, `1.2.3 to 1.4.0`. Empty: the preset is
-    /// written from the CLI's documentation only.
+    /// The tested versions: `1.2.3`, or the lowest and the highest, `1.2.3 to 1.4.0`. Empty: the
+    /// preset is written from the CLI's documentation only.
     #[serde(default)]
     pub versions_tried: String,
     /// The oldest version that is started, if there is a reason to refuse older ones.
@@ -52,7 +53,8 @@ pub struct About {
     /// How the agent gets Adjutant's tools.
     #[serde(default)]
     pub tools: String,
-    /// Files and directories of a repository that can make the CLI start programs or change its permissions.
+    /// Files and directories of a repository that can make the CLI start programs or change its
+    /// permissions.
     #[serde(default)]
     pub directory_files: Vec<String>,
     /// `directory_files` are ignored unless the directory is trusted.
@@ -94,7 +96,7 @@ impl VersionMin {
 
     /// Returns the sentence for the CLI's list of limits.
     #[must_use]
-    pub fn to_limit(&self) -> String {
+    pub(crate) fn to_limit(&self) -> String {
         let Self { version, why } = self;
         format!("A version before {version} is not started: {why}.")
     }

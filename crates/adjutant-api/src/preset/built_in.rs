@@ -68,7 +68,8 @@ pub fn all() -> &'static [Preset] {
     &ALL
 }
 
-/// Returns whether a variable belongs to a vendor. Such a variable is passed only to that vendor's CLI.
+/// Returns whether a variable belongs to a vendor. Such a variable is passed only to that vendor's
+/// CLI.
 #[must_use]
 pub fn is_vendors_variable(name: &str) -> bool {
     static PATTERNS: LazyLock<Vec<&str>> = LazyLock::new(|| {
@@ -80,8 +81,8 @@ pub fn is_vendors_variable(name: &str) -> bool {
     super::passes(&PATTERNS, name)
 }
 
-/// Returns `env_pass` of a preset's source. Each `adj mcp` needs it for its first call, and parsing all presets
-/// would take longer than the call.
+/// Returns `env_pass` of a preset's source. Each `adj mcp` needs it for its first call, and parsing
+/// all presets would take longer than the call.
 fn env_pass_of(text: &str) -> impl Iterator<Item = &str> {
     let list = text
         .split_once("\nenv_pass = [")

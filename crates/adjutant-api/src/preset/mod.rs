@@ -1,11 +1,13 @@
-//! Presets describe vendors' CLIs as data: how to start one, pass it a prompt, read its output, stop it and resume
-//! it. The built-in presets are in `builtin/`; a user's configuration can declare more.
+//! Presets describe vendors' CLIs as data: how to start one, pass it a prompt, read its output,
+//! stop it and resume it. The built-in presets are in `builtin/`; a user's configuration can
+//! declare more.
 //!
-//! Texts may contain placeholders: `{cwd}`, `{session}`, `{dir}` (the attempt's own directory, 0700),
-//! `{tmp}` (a directory of the attempt for temporary files), `{file:NAME}` (a file of `files`), `{adj}`,
-//! `{access}` (for `adj mcp --token-file`), `{mcp_url}`, `{mcp_token}` (in files and environment only:
-//! never in an argument), `{gate_url}` and `{gate_token}` (in `gate` only), `{model}` (in `model` only), `{pi_extension}` (the source of Adjutant's extension). `:json` after a
-//! name writes the value as a JSON (and TOML) string, including quotes.
+//! Texts may contain placeholders: `{cwd}`, `{session}`, `{dir}` (the attempt's own directory,
+//! 0700), `{tmp}` (a directory of the attempt for temporary files), `{file:NAME}` (a file of
+//! `files`), `{adj}`, `{access}` (for `adj mcp --token-file`), `{mcp_url}`, `{mcp_token}` (in files
+//! and environment only: never in an argument), `{gate_url}` and `{gate_token}` (in `gate` only),
+//! `{model}` (in `model` only), `{pi_extension}` (the source of Adjutant's extension). `:json`
+//! after a name writes the value as a JSON (and TOML) string, including quotes.
 
 mod about;
 mod built_in;
@@ -59,7 +61,8 @@ pub struct Preset {
     /// Added unless the directory is trusted: arguments that make the CLI ignore its configuration.
     #[serde(default)]
     pub untrusted_args: Vec<String>,
-    /// Set unless the directory is trusted. Overrides the dispatcher's environment and the configuration.
+    /// Set unless the directory is trusted. Overrides the dispatcher's environment and the
+    /// configuration.
     #[serde(default)]
     pub untrusted_env: BTreeMap<String, String>,
     /// Added if the directory is trusted: arguments that make the CLI use its configuration.
@@ -77,12 +80,13 @@ pub struct Preset {
     /// Variables of the dispatcher that are passed to the agent. A name may end in `*`.
     #[serde(default)]
     pub env_pass: Vec<String>,
-    /// The variable that names a file for the CLI's own log. The log is only searched for `stream.stderr_retries` and
-    /// not kept. A value of the dispatcher takes precedence.
+    /// The variable that names a file for the CLI's own log. The log is only searched for
+    /// `stream.stderr_retries` and not kept. A value of the dispatcher takes precedence.
     #[serde(default)]
     pub log_env: Option<String>,
-    /// Where the CLI writes its own log, for one that takes no file for it: `{tmp}/NAME` or `~/PATH`, in which a component may be
-    /// `*`, begin with `*`, or contain `{session}`. It is searched in the same way.
+    /// Where the CLI writes its own log, for one that takes no file for it: `{tmp}/NAME` or
+    /// `~/PATH`, in which a component may be `*`, begin with `*`, or contain `{session}`. It is
+    /// searched in the same way.
     #[serde(default)]
     pub log_files: Option<String>,
     /// Files to write into the attempt's directory, 0600.
@@ -90,8 +94,9 @@ pub struct Preset {
     pub files: BTreeMap<String, String>,
     #[serde(default)]
     pub permissions: Profiles,
-    /// Where the CLI keeps its state, which a fence leaves writable: `~/DIR/` (created if missing), `~/FILE`, or
-    /// `$VARIABLE/DIR/`. Of alternatives separated by `|`, the first one whose variable is set applies.
+    /// Where the CLI keeps its state, which a fence leaves writable: `~/DIR/` (created if missing),
+    /// `~/FILE`, or `$VARIABLE/DIR/`. Of alternatives separated by `|`, the first one whose
+    /// variable is set applies.
     #[serde(default)]
     pub state: Vec<String>,
     /// The CLI's home, if profiles are enforced by its configuration file.
@@ -106,8 +111,8 @@ pub struct Preset {
     /// The parts of its output that are not the answer, for a CLI that prints text.
     #[serde(default)]
     pub text: PlainText,
-    /// Where the CLI keeps its sessions, for one that fails if a session is missing. The run then starts a new
-    /// session.
+    /// Where the CLI keeps its sessions, for one that fails if a session is missing. The run then
+    /// starts a new session.
     #[serde(default)]
     pub sessions: Option<Sessions>,
     /// Patterns of error messages. The first that matches decides.
@@ -160,13 +165,16 @@ pub struct Acp {
     /// The method to `authenticate` with, if the agent requires one.
     #[serde(default)]
     pub authenticate: Option<String>,
-    /// Prefixes of the titles of edits, for an agent whose permission requests do not mark edits otherwise.
+    /// Prefixes of the titles of edits, for an agent whose permission requests do not mark edits
+    /// otherwise.
     #[serde(default)]
     pub edit_titles: Vec<String>,
-    /// The agent reports a call's input as JSON text in its content, and as `rawInput` only once the call runs.
+    /// The agent reports a call's input as JSON text in its content, and as `rawInput` only once
+    /// the call runs.
     #[serde(default)]
     pub input_in_content: bool,
-    /// A call's title is the name of its tool, `: ` and the beginning of its input. Only for an agent that chooses the titles itself.
+    /// A call's title is the name of its tool, `: ` and the beginning of its input. Only for an
+    /// agent that chooses the titles itself.
     #[serde(default)]
     pub input_in_titles: bool,
 }
@@ -192,8 +200,8 @@ pub struct Sessions {
     pub file: String,
 }
 
-/// A CLI's home. A run whose profile has `settings` gets its own home: links to the files in the user's, and a copy
-/// of the configuration file with the settings.
+/// A CLI's home. A run whose profile has `settings` gets its own home: links to the files in the
+/// user's, and a copy of the configuration file with the settings.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ConfigHome {
@@ -202,7 +210,8 @@ pub struct ConfigHome {
     pub home: String,
     /// The configuration, in TOML.
     pub file: String,
-    /// Directories to create in the user's home if missing, so that what the CLI writes there is kept.
+    /// Directories to create in the user's home if missing, so that what the CLI writes there is
+    /// kept.
     #[serde(default)]
     pub dirs: Vec<String>,
 }
@@ -216,6 +225,17 @@ pub struct FailurePattern {
     /// The stable word of a cause.
     pub cause: String,
     pub hint: String,
+}
+
+/// Why the files of a CLI's own log cannot be found.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum LogFilesProblem {
+    #[error("{0:?} is elsewhere: write {{tmp}}/NAME or ~/PATH")]
+    Elsewhere(String),
+    #[error("{name:?} in {files:?} is not a name: * may only be its beginning")]
+    NotAName { name: String, files: String },
+    #[error("goes without log_env, which names the file to the CLI")]
+    WithVariable,
 }
 
 impl Preset {
@@ -241,8 +261,8 @@ impl Preset {
         serde_json::to_string(self).expect("a preset is plain data")
     }
 
-    /// Fills in missing keys of a declared preset: the capabilities of its driver, and the defaults of ACP agents.
-    /// `has_key` returns whether a key is declared.
+    /// Fills in missing keys of a declared preset: the capabilities of its driver, and the defaults
+    /// of ACP agents. `has_key` returns whether a key is declared.
     #[must_use]
     pub fn with_defaults(mut self, has_key: &dyn Fn(&str) -> bool) -> Self {
         let like = match self.driver {
@@ -309,8 +329,8 @@ impl Preset {
         self
     }
 
-    /// Returns whether a profile is enforced: by a protocol with permission requests, or by the profile's settings
-    /// for the CLI.
+    /// Returns whether a profile is enforced: by a protocol with permission requests, or by the
+    /// profile's settings for the CLI.
     #[must_use]
     pub fn enforces(&self, permissions: Permissions) -> bool {
         let asks = matches!(
@@ -326,7 +346,7 @@ impl Preset {
     ///
     /// # Errors
     /// The problem of `log_files`.
-    pub fn check_log_files(&self) -> Result<(), String> {
+    pub fn check_log_files(&self) -> Result<(), LogFilesProblem> {
         let Some(files) = &self.log_files else {
             return Ok(());
         };
@@ -334,21 +354,18 @@ impl Preset {
             .strip_prefix("{tmp}/")
             .or_else(|| files.strip_prefix("~/"))
         else {
-            return Err(format!(
-                "{files:?} is elsewhere: write {{tmp}}/NAME or ~/PATH"
-            ));
+            return Err(LogFilesProblem::Elsewhere(files.clone()));
         };
         let is_usable = |name: &str| {
             !matches!(name, "" | "." | "..")
                 && !name.get(1..).is_some_and(|rest| rest.contains('*'))
         };
         match names.split('/').find(|name| !is_usable(name)) {
-            Some(name) => Err(format!(
-                "{name:?} in {files:?} is not a name: * may only be its beginning"
-            )),
-            None if self.log_env.is_some() => {
-                Err("goes without log_env, which names the file to the CLI".to_owned())
-            }
+            Some(name) => Err(LogFilesProblem::NotAName {
+                name: name.to_owned(),
+                files: files.clone(),
+            }),
+            None if self.log_env.is_some() => Err(LogFilesProblem::WithVariable),
             None => Ok(()),
         }
     }

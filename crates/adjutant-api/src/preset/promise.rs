@@ -1,9 +1,8 @@
-//! The promises of the permission profiles: the possible outcomes of each action without an approval. The agents'
-//! pages show them, and the tests check them for every CLI.
+//! The promises of the permission profiles: the possible outcomes of each action without an
+//! approval. The agents' pages show them, and the tests check them for every CLI.
 
 use super::Preset;
-use adjutant_core::Permissions;
-use adjutant_core::words;
+use adjutant_core::{Permissions, words};
 use serde::{Deserialize, Serialize};
 
 /// An action that an agent may try.
@@ -108,8 +107,8 @@ pub struct Promise<'a> {
 }
 
 impl Preset {
-    /// Returns whether the preset has a row in the matrix: it is tested, and has tools. aider has none: it only edits
-    /// files, in the one profile that it supports.
+    /// Returns whether the preset has a row in the matrix: it is tested, and has tools. aider has
+    /// none: it only edits files, in the one profile that it supports.
     #[must_use]
     pub fn has_row(&self) -> bool {
         self.can.tools && self.about.tested_versions().is_some()

@@ -10,8 +10,8 @@ pub struct Version(Vec<u64>);
 const NUMBERS_MAX: usize = 6;
 
 impl Version {
-    /// Finds the version in the output of a program: the first word that begins with two numbers separated by a
-    /// dot.
+    /// Finds the version in the output of a program: the first word that begins with two numbers
+    /// separated by a dot.
     #[must_use]
     pub fn find(output: &str) -> Option<Self> {
         output

@@ -2,6 +2,7 @@
 
 use super::Word;
 use adjutant_core::Permissions;
+use adjutant_core::units::duration;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -10,8 +11,8 @@ use std::collections::BTreeMap;
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ListAgents {
-    /// The caller's environment, as in a dispatch: its `PATH` locates programs, and its variables show whether an
-    /// account is signed in. Empty: the hub's environment.
+    /// The caller's environment, as in a dispatch: its `PATH` locates programs, and its variables
+    /// show whether an account is signed in. Empty: the hub's environment.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Includes the versions already known, and queries the other programs in the background.
@@ -86,7 +87,8 @@ pub struct AgentView {
     /// The pool of its runs.
     #[serde(default)]
     pub pool: String,
-    /// The agent has reached its usage limit, as its vendor reported: no run of it starts before this time.
+    /// The agent has reached its usage limit, as its vendor reported: no run of it starts before
+    /// this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limited_until: Option<String>,
     /// When a run last met that limit.
@@ -98,7 +100,8 @@ pub struct AgentView {
     /// Whether its preset knows how to configure its CLI for a gate.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub can_have_gate: bool,
-    /// How much of its quota is used, as its vendor last stated through the gate: rolling windows, the shortest first.
+    /// How much of its quota is used, as its vendor last stated through the gate: rolling windows,
+    /// the shortest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub quota_windows: Vec<QuotaWindowView>,
     /// Nothing enforces the profile that the agent's configuration names.
@@ -116,7 +119,8 @@ pub struct GateView {
     pub key: String,
 }
 
-/// A rolling window of an agent's quota: what is used of it falls as time passes, at the latest until the reset.
+/// A rolling window of an agent's quota: what is used of it falls as time passes, at the latest
+/// until the reset.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct QuotaWindowView {
@@ -130,14 +134,11 @@ impl QuotaWindowView {
     /// Describes the window for people.
     #[must_use]
     pub fn text(&self) -> String {
-        let length = match self.minutes {
-            minutes if minutes % (24 * 60) == 0 => format!("{} d", minutes / (24 * 60)),
-            minutes if minutes % 60 == 0 => format!("{} h", minutes / 60),
-            minutes => format!("{minutes} min"),
-        };
         format!(
-            "rolling {length}: {} % used, resets at {}",
-            self.used_percent, self.resets_at
+            "rolling {}: {} % used, resets at {}",
+            duration::text(i64::from(self.minutes) * 60_000),
+            self.used_percent,
+            self.resets_at
         )
     }
 }

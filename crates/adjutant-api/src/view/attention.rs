@@ -7,9 +7,9 @@ use adjutant_core::attention::Need;
 use adjutant_core::words;
 use serde::{Deserialize, Serialize};
 
-/// Lists what needs the caller's attention: open requests, stopped runs that do not resume by themselves, its own
-/// runs that ended badly and were not yet reported to it, and unread messages addressed to it. The person also sees
-/// what needs the attention of clients.
+/// Lists what needs the caller's attention: open requests, stopped runs that do not resume by
+/// themselves, its own runs that ended badly and were not yet reported to it, and unread messages
+/// addressed to it. The person also sees what needs the attention of clients.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -34,7 +34,9 @@ pub struct AttentionList {
     /// The number of further open requests.
     #[serde(default)]
     pub requests_more: u64,
-    /// Stopped runs, longest stopped first, then runs that stay alive in silence after their reports, then runs that ended badly, oldest first, then, for a person, runs with an interrupted undo.
+    /// Stopped runs, longest stopped first, then runs that stay alive in silence after their
+    /// reports, then runs that ended badly, oldest first, then, for a person, runs with an
+    /// interrupted undo.
     pub runs: Vec<RunView>,
     #[serde(default)]
     pub runs_more: u64,
@@ -51,7 +53,8 @@ pub struct AttentionList {
 }
 
 impl AttentionList {
-    /// Returns the number of items that need attention. Mentions beyond those listed are not counted.
+    /// Returns the number of items that need attention. Mentions beyond those listed are not
+    /// counted.
     #[must_use]
     pub fn total(&self) -> u64 {
         self.requests.len() as u64
@@ -69,7 +72,8 @@ pub enum AttentionKind {
     Stopped,
     /// The run ended badly, and its owner must learn of it.
     Ended,
-    /// The run has reported its result, and its process lives on in silence. It may have to be cancelled.
+    /// The run has reported its result, and its process lives on in silence. It may have to be
+    /// cancelled.
     Alive,
 }
 
@@ -100,8 +104,8 @@ impl AttentionView {
     }
 }
 
-/// Confirms that the caller was notified of stops, ends and reports of its own runs. A later wait that names no runs does
-/// not report them again.
+/// Confirms that the caller was notified of stops, ends and reports of its own runs. A later wait
+/// that names no runs does not report them again.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -145,8 +149,8 @@ impl Waited {
         self.outcome == WaitOutcome::Event && is_quiet && is_of_report
     }
 
-    /// Returns the call that confirms this result; it is empty if the result has nothing new. `is_named`: the wait
-    /// named its runs.
+    /// Returns the call that confirms this result; it is empty if the result has nothing new.
+    /// `is_named`: the wait named its runs.
     #[must_use]
     pub fn confirmation(&self, is_named: bool) -> ConfirmNotified {
         let reported = self.working.iter().filter(|run| {

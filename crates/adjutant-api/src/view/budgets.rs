@@ -4,7 +4,8 @@ use super::word::Word;
 use adjutant_core::BudgetKind;
 use serde::{Deserialize, Serialize};
 
-/// A budget on which a run draws. Amounts are milliseconds of active time, tokens, or millionths of a dollar.
+/// A budget on which a run draws. Amounts are milliseconds of active time, tokens, or millionths of
+/// a dollar.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct BudgetView {
@@ -12,8 +13,8 @@ pub struct BudgetView {
     /// The run whose budget it is: this one, or one above it.
     pub of: String,
     pub amount: u64,
-    /// What its runs have used, as far as it is known. `None`: nothing is known. Of a hard budget, usage that nobody states
-    /// counts as all that was left.
+    /// What its runs have used, as far as it is known. `None`: nothing is known. Of a hard budget,
+    /// usage that nobody states counts as all that was left.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub used: Option<u64>,
     /// The part that budgets of runs below have.
@@ -92,7 +93,8 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Raises the budgets on which a run draws, and resumes the runs that they stopped. Without `add`, only shows them.
+/// Raises the budgets on which a run draws, and resumes the runs that they stopped. Without `add`,
+/// only shows them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -1,4 +1,5 @@
-//! The table of all calls: their paths, what they do, how HTTP serves them to tokens, and their replies.
+//! The table of all calls: their paths, what they do, how HTTP serves them to tokens, and their
+//! replies.
 
 use super::*;
 use adjutant_core::token::CallEffect;
@@ -23,18 +24,21 @@ macro_rules! effect {
 }
 
 /// Implements [`Call`] for each row: `Arguments = "path", EFFECT -> Reply`. The effect is one of
-/// - `reads`: it changes nothing;
+/// - `reads`: it changes nothing; `reads ["FIELD"]`: only if this argument is true, which is what a
+///   token that may only read must send;
 /// - `writes`: it can change state;
-/// - `writes for runs`: it changes state only for runs, to which it delivers messages, so a token that may only read can make it;
-/// - `local`, `local writes`: a call of workers, or about the hub itself, its tokens and its peers. HTTP does not serve it. Only the latter takes
-///   a key.
+/// - `writes for runs`: it changes state only for runs, to which it delivers messages, so a token
+///   that may only read can make it;
+/// - `local`, `local writes`: a call of workers, or about the hub itself, its tokens and its peers.
+///   HTTP does not serve it. Only the latter takes a key.
 macro_rules! calls {
-    ($($call:ident = $name:literal, $($effect:ident)+ -> $reply:ty;)+) => {
+    ($($call:ident = $name:literal, $($effect:ident)+ $([$field:literal])? -> $reply:ty;)+) => {
         $(
             impl Call for $call {
                 const NAME: &'static str = $name;
                 const EFFECT: CallEffect = effect!($($effect)+).0;
                 const WRITES: bool = effect!($($effect)+).1;
+                $(const READS_WITH: Option<&'static str> = Some($field);)?
                 type Reply = $reply;
             }
         )+
@@ -84,7 +88,7 @@ calls! {
     ReadBoard = "board", reads -> Board;
     ChangeBudget = "budget", writes -> RunView;
     Cancel = "cancel", writes -> RunView;
-    ShowChat = "chat", reads -> ChatPage;
+    ShowChat = "chat", reads ["peek"] -> ChatPage;
     ArchiveChat = "chat-archive", writes -> ChatView;
     ExportChat = "chat-export", reads -> ChatExport;
     FollowChat = "chat-follow", local writes -> ChatView;
@@ -100,7 +104,7 @@ calls! {
     CommentOnRun = "comment", writes -> CommentedView;
     OpenDashboard = "dashboard", local -> DashboardView;
     Delegate = "delegate", local writes -> RequestView;
-    DiffRun = "diff", reads -> DiffView;
+    DiffRun = "diff", reads ["kept"] -> DiffView;
     DiscardRun = "discard", writes -> DiscardView;
     Dispatch = "dispatch", writes -> RunView;
     ReadEvents = "events", reads -> EventPage;

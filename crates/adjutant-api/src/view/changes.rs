@@ -10,10 +10,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SnapshotView {
-    /// The snapshot's number within its run, from 1. 0: what the changes of an isolated run count from.
+    /// The snapshot's number within its run, from 1. 0: what the changes of an isolated run count
+    /// from.
     pub n: u32,
-    /// `refs/adjutant/<run id>/<n>`; of number 0, `base` or `changes` instead of the number, or the newest commit of your branch that
-    /// the run has merged.
+    /// `refs/adjutant/<run id>/<n>`; of number 0, `base` or `changes` instead of the number, or the
+    /// newest commit of your branch that the run has merged.
     pub git_ref: String,
     pub commit: String,
     /// Why the snapshot was taken. Absent if the commit's message does not say it.
@@ -74,9 +75,9 @@ pub struct OverlapView {
     pub other: String,
 }
 
-/// Returns the difference between two snapshots of a run. By default, for a run with a workspace, this is what a merge would
-/// bring: from what the workspace was made from to its present state. A snapshot of a workspace or a live run is taken first,
-/// unless `kept` is set.
+/// Returns the difference between two snapshots of a run. By default, for a run with a workspace,
+/// this is what a merge would bring: from what the workspace was made from to its present state. A
+/// snapshot of a workspace or a live run is taken first, unless `kept` is set.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -85,7 +86,8 @@ pub struct DiffRun {
     /// The older snapshot. Default: 0 for a run with a workspace, otherwise the first one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<u32>,
-    /// The newer snapshot. Default: the newest one; without a workspace, the newest one of the run's own work.
+    /// The newer snapshot. Default: the newest one; without a workspace, the newest one of the
+    /// run's own work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<u32>,
     /// Limits the difference to these files and directories, relative to the top of the repository.
@@ -115,11 +117,12 @@ pub struct DiffView {
     /// Whether `text` was cut.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_cut: bool,
-    /// The proposed order of merging the run and its siblings, by name. Empty if it conflicts with none of them.
+    /// The proposed order of merging the run and its siblings, by name. Empty if it conflicts with
+    /// none of them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merge_order: Vec<String>,
-    /// Files in the run's commits that were copied into its workspace, such as `.env`: they can be secrets, so its commits are kept and
-    /// merged without them.
+    /// Files in the run's commits that were copied into its workspace, such as `.env`: they can be
+    /// secrets, so its commits are kept and merged without them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub committed_copies: Vec<String>,
     /// What the difference includes besides the work of the run's own agent.
@@ -131,7 +134,8 @@ pub struct DiffView {
     /// The run in whose workspace this run worked. A merge of that run brings the work of both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace_of: Option<String>,
-    /// The workspace, if it is missing although it was not discarded: changes without a snapshot are lost.
+    /// The workspace, if it is missing although it was not discarded: changes without a snapshot
+    /// are lost.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
 }
@@ -151,8 +155,8 @@ pub struct IncludedView {
     pub with_edits: bool,
 }
 
-/// Restores the files that an ended or stopped run has changed to one of its snapshots. A snapshot of the current tree is taken
-/// first.
+/// Restores the files that an ended or stopped run has changed to one of its snapshots. A snapshot
+/// of the current tree is taken first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -166,7 +170,8 @@ pub struct UndoRun {
     pub force: bool,
 }
 
-/// An undo that was interrupted, for example because the hub was killed: each file is as before the undo or as after it.
+/// An undo that was interrupted, for example because the hub was killed: each file is as before the
+/// undo or as after it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct InterruptedUndoView {
@@ -207,7 +212,8 @@ pub struct UndoView {
     pub to: SnapshotView,
     /// The files that were written or removed, relative to the top of the repository.
     pub files: Vec<String>,
-    /// Entries that are never restored: nested repositories, and files produced by a filter (such as Git LFS).
+    /// Entries that are never restored: nested repositories, and files produced by a filter (such
+    /// as Git LFS).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub skipped: Vec<String>,
     /// Files that another process changed during the undo. They were not restored.
@@ -219,14 +225,16 @@ pub struct UndoView {
     /// Where older saves of these files are, if a program saved one twice during the undo.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kept_beside: Vec<String>,
-    /// Whether files were replaced after a last look, because the file system cannot exchange two files.
+    /// Whether files were replaced after a last look, because the file system cannot exchange two
+    /// files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unguarded: bool,
-    /// Files that were not removed although the snapshot does not have them: they were there before it, or can have been, because it leaves
-    /// such files out (ignored, or too large).
+    /// Files that were not removed although the snapshot does not have them: they were there before
+    /// it, or can have been, because it leaves such files out (ignored, or too large).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_removed: Vec<String>,
-    /// The commit that was checked out before the run, if another one is now. An undo moves no branch.
+    /// The commit that was checked out before the run, if another one is now. An undo moves no
+    /// branch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_before: Option<String>,
     /// Files that the run changed outside its directory, which were not restored.

@@ -4,7 +4,8 @@ use serde::de::value::Error;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 use serde::forward_to_deserialize_any;
 
-/// Returns the names of a type's fields. Empty for a type that is not a struct, or that includes the fields of another one.
+/// Returns the names of a type's fields. Empty for a type that is not a struct, or that includes
+/// the fields of another one.
 #[must_use]
 pub fn field_names<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut names: &[&str] = &[];

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Reassigns runs and their descendants to another client, for a parent that reconnects under a new name.
+/// Reassigns runs and their descendants to another client, for a parent that reconnects under a new
+/// name.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -101,8 +102,8 @@ pub struct HubView {
     pub store_problem: Option<String>,
 }
 
-/// The database of a store was set back: it lacked what had been confirmed, and an era began, in which numbers continue above those that had
-/// been given out.
+/// The database of a store was set back: it lacked what had been confirmed, and an era began, in
+/// which numbers continue above those that had been given out.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct SetBackView {
@@ -212,7 +213,8 @@ impl WebhookView {
     }
 }
 
-/// Checks that the log store of this hub can be used: stores, lists, reads and deletes a small object. Only for the person.
+/// Checks that the log store of this hub can be used: stores, lists, reads and deletes a small
+/// object. Only for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -235,7 +237,8 @@ pub struct LogStoreCheck {
 #[serde(deny_unknown_fields)]
 pub struct StopHub {}
 
-/// Replaces the hub with another binary: the hub stops accepting calls, releases the home and executes `exe`.
+/// Replaces the hub with another binary: the hub stops accepting calls, releases the home and
+/// executes `exe`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

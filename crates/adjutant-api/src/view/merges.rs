@@ -49,16 +49,19 @@ pub struct MergeView {
     /// The files that were written or removed, relative to the top of the repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<String>,
-    /// The changed files that are not merged because no snapshot can have them, quoted, each with the reason.
+    /// The changed files that are not merged because no snapshot can have them, quoted, each with
+    /// the reason.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_merged: Vec<String>,
-    /// Files in the run's commits that were copied into its workspace, such as `.env`: its commits are merged without them.
+    /// Files in the run's commits that were copied into its workspace, such as `.env`: its commits
+    /// are merged without them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub committed_copies: Vec<String>,
     /// The workspace that has those files. Absent if there are none, or it was removed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// Commits of submodules that were added to the user's, because the changes point to them. Their work trees stay as they are.
+    /// Commits of submodules that were added to the user's, because the changes point to them.
+    /// Their work trees stay as they are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub submodules: Vec<SubmoduleView>,
     /// The conflicting files. If there are any, nothing was changed.
@@ -67,19 +70,22 @@ pub struct MergeView {
     /// In mode `rebase`: the subject of the run's commit that cannot be applied.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub conflicting_commit: Option<String>,
-    /// Why the run's work may be incomplete: it is stopped, or it has not succeeded. Absent if it has.
+    /// Why the run's work may be incomplete: it is stopped, or it has not succeeded. Absent if it
+    /// has.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete: Option<String>,
     /// Whether the run started with uncommitted changes of the user, which a merge does not bring.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub with_changes: bool,
-    /// Whether the new commits are unsigned although the user's git signs commits (`commit.gpgsign`).
+    /// Whether the new commits are unsigned although the user's git signs commits
+    /// (`commit.gpgsign`).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsigned: bool,
     /// Why the run's own commits are merged as one commit. Absent if they are not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub one_commit: Option<String>,
-    /// The run whose conflicts this one was to resolve, if it has changed nothing: the conflicts are still there.
+    /// The run whose conflicts this one was to resolve, if it has changed nothing: the conflicts
+    /// are still there.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolved_nothing_of: Option<String>,
     /// Refs of other branches on which the run committed. They are not merged.
@@ -88,7 +94,8 @@ pub struct MergeView {
     /// The run that resolves the conflicts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resolving: Option<Box<RunView>>,
-    /// Whether files were replaced after a last look, because the file system cannot exchange two files.
+    /// Whether files were replaced after a last look, because the file system cannot exchange two
+    /// files.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_unguarded: bool,
 }
@@ -122,7 +129,8 @@ pub struct ConflictView {
 #[serde(deny_unknown_fields)]
 pub struct DiscardRun {
     pub run: String,
-    /// Removes the workspace even if files would be lost that the snapshot omits, such as too large ones.
+    /// Removes the workspace even if files would be lost that the snapshot omits, such as too large
+    /// ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub force: bool,
 }
@@ -143,8 +151,8 @@ pub struct DiscardView {
     pub was_discarded: bool,
 }
 
-/// Sends comments on lines of a run's changes to the run, as one message. A stopped run is resumed with it, a finished one is
-/// followed by a new run in the same directory.
+/// Sends comments on lines of a run's changes to the run, as one message. A stopped run is resumed
+/// with it, a finished one is followed by a new run in the same directory.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -1,5 +1,5 @@
-//! The metadata of a run in the original protocol's format: the content of `<run-id>.meta.json` and of the results
-//! of its tools.
+//! The metadata of a run in the original protocol's format: the content of `<run-id>.meta.json` and
+//! of the results of its tools.
 
 use super::{RequestView, RunView};
 use adjutant_core::OutcomeKind;

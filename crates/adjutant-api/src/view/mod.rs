@@ -1,12 +1,12 @@
-//! The JSON contract: the input and output of every interface, on the hub's socket, over HTTP, as MCP's
-//! `structuredContent` and as the CLI's `--json`.
+//! The JSON contract: the input and output of every interface, on the hub's socket, over HTTP, as
+//! MCP's `structuredContent` and as the CLI's `--json`.
 //!
-//! Each use case is one [`Call`]: `POST /api/v1/<NAME>` takes the call as its body and returns the reply or an
-//! [`ErrorView`]. Field names are snake_case, times are RFC 3339 in UTC, and durations have their unit in the name.
-//! Changes only add to the contract.
+//! Each use case is one [`Call`]: `POST /api/v1/<NAME>` takes the call as its body and returns the
+//! reply or an [`ErrorView`]. Field names are snake_case, times are RFC 3339 in UTC, and durations
+//! have their unit in the name. Changes only add to the contract.
 
+use adjutant_core::shorten;
 use adjutant_core::token::CallEffect;
-use adjutant_stream::cut;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -26,9 +26,11 @@ pub trait Call: Described + Serialize + DeserializeOwned + Send + Sync + 'static
     const NAME: &'static str;
     /// How it is served to tokens.
     const EFFECT: CallEffect;
-    /// Whether the call can change state, even if only for some callers. Such a call takes an idempotency key
-    /// (header `adj-key`).
+    /// Whether the call can change state, even if only for some callers. Such a call takes an
+    /// idempotency key (header `adj-key`).
     const WRITES: bool;
+    /// The argument that must be true for a call that otherwise has an effect, although it reads.
+    const READS_WITH: Option<&'static str> = None;
     /// The type of the reply.
     type Reply: Described + Serialize + DeserializeOwned + Send + 'static;
 }
@@ -91,11 +93,13 @@ pub struct ErrorView {
     pub hint: Option<String>,
 }
 
-/// How many bytes of a long description of a problem with JSON are kept at its beginning and at its end, which says what was expected.
+/// How many bytes of a long description of a problem with JSON are kept at its beginning and at its
+/// end, which says what was expected.
 const JSON_PROBLEM_BEGIN_BYTES: usize = 200;
 const JSON_PROBLEM_END_BYTES: usize = 200;
 
-/// Describes why JSON cannot be used. serde repeats a value of a wrong type whole, which can be megabytes of what the caller sent.
+/// Describes why JSON cannot be used. serde repeats a value of a wrong type whole, which can be
+/// megabytes of what the caller sent.
 #[must_use]
 pub fn json_problem(error: &serde_json::Error) -> String {
     let problem = error.to_string();
@@ -104,8 +108,8 @@ pub fn json_problem(error: &serde_json::Error) -> String {
     }
     format!(
         "{} … {}",
-        cut::head(&problem, JSON_PROBLEM_BEGIN_BYTES),
-        cut::tail(&problem, JSON_PROBLEM_END_BYTES)
+        shorten::head(&problem, JSON_PROBLEM_BEGIN_BYTES),
+        shorten::tail(&problem, JSON_PROBLEM_END_BYTES)
     )
 }
 

@@ -1,5 +1,5 @@
-//! The OpenAPI 3.1 description of the API. A test generates it from the table of calls. It is checked in, so that the hub contains only its
-//! text.
+//! The OpenAPI 3.1 description of the API. A test generates it from the table of calls. It is
+//! checked in, so that the hub contains only its text.
 
 /// The path at which the hub serves the description.
 pub const PATH: &str = "/api/v1/openapi.json";
@@ -128,7 +128,7 @@ mod tests {
             "description": "Makes the call repeatable: the same key and body return the same reply.",
             "schema": {"type": "string", "minLength": 1, "maxLength": KEY_BYTES_MAX, "pattern": "^[\\t -~]*[!-~][\\t -~]*$"},
         });
-        json!({
+        let mut description = json!({
             "openapi": "3.1.0",
             "info": {
                 "title": "Adjutant",
@@ -144,7 +144,32 @@ mod tests {
                 "parameters": {"IdempotencyKey": key},
                 "schemas": components,
             },
-        })
+        });
+        unwrap_lines(&mut description);
+        description
+    }
+
+    /// Joins the lines of each paragraph of a description: where a comment is wrapped means
+    /// nothing.
+    fn unwrap_lines(value: &mut Value) {
+        match value {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    match value {
+                        Value::String(text) if name == "description" => {
+                            let paragraphs: Vec<String> = text
+                                .split("\n\n")
+                                .map(|one| one.replace('\n', " "))
+                                .collect();
+                            *text = paragraphs.join("\n\n");
+                        }
+                        value => unwrap_lines(value),
+                    }
+                }
+            }
+            Value::Array(values) => values.iter_mut().for_each(unwrap_lines),
+            _ => {}
+        }
     }
 
     fn responses(kind: &str, schema: Value) -> Value {
@@ -185,7 +210,8 @@ mod tests {
         })
     }
 
-    /// Formats a value with one line for each field down to a depth, so that a change of one type changes one line.
+    /// Formats a value with one line for each field down to a depth, so that a change of one type
+    /// changes one line.
     fn lines(value: &Value, depth: usize) -> String {
         match value {
             Value::Object(fields) if depth > 0 => {

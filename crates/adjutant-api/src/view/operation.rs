@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct OperationView {
-    /// The CLI's name for the kind of action, such as `Bash` or `execute`. An approval that the run itself asks for has
-    /// `request_approval`.
+    /// The CLI's name for the kind of action, such as `Bash` or `execute`. An approval that the run
+    /// itself asks for has `request_approval`.
     pub tool: String,
     /// The command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -23,7 +23,8 @@ pub struct OperationView {
     /// Where the command runs, if not in the run's directory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub directory: Option<PathView>,
-    /// Directories in which the command may run instead, because the agent's shell may have changed to them.
+    /// Directories in which the command may run instead, because the agent's shell may have changed
+    /// to them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub possible_directories: Vec<String>,
     /// The run's directory, with all links resolved.

@@ -1,9 +1,10 @@
-//! Other hubs, and chats shared with them or followed from them. Only the person manages them, on the hub's socket.
+//! Other hubs, and chats shared with them or followed from them. Only the person manages them, on
+//! the hub's socket.
 
 use serde::{Deserialize, Serialize};
 
-/// Makes a peer known that may connect to this hub with a token, which the caller has made and the hub never sees. A second
-/// invitation replaces the token.
+/// Makes a peer known that may connect to this hub with a token, which the caller has made and the
+/// hub never sees. A second invitation replaces the token.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -22,8 +23,8 @@ pub struct AddPeer {
     pub url: String,
     /// The token that the peer has issued for this hub.
     pub token: String,
-    /// The SHA-256 of the public key of the peer's certificate, in hexadecimal, or several with commas between them. Default: the certificate is verified with
-    /// the installed authorities.
+    /// The SHA-256 of the public key of the peer's certificate, in hexadecimal, or several with
+    /// commas between them. Default: the certificate is verified with the installed authorities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<String>,
     /// Accepts http to another machine, which sends everything in plain text.

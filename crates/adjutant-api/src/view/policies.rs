@@ -1,9 +1,8 @@
 //! Policies and grants: the rules that answer approvals, and their answers.
 
 use super::Word;
-use adjutant_core::Permissions;
 use adjutant_core::policy::PolicyDecision;
-use adjutant_core::words;
+use adjutant_core::{Permissions, words};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -32,8 +31,9 @@ pub struct PolicyList {
     pub change: Option<PolicyChangeView>,
 }
 
-/// A change of the configuration's policies while runs were live. Until the person trusts it, it only restricts: a request is allowed
-/// only if the policies in effect and the changed ones allow it.
+/// A change of the configuration's policies while runs were live. Until the person trusts it, it
+/// only restricts: a request is allowed only if the policies in effect and the changed ones allow
+/// it.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PolicyChangeView {
@@ -41,7 +41,8 @@ pub struct PolicyChangeView {
     pub change: String,
     /// The configuration file.
     pub file: String,
-    /// The policies that were removed, then those that were added. A policy that was edited is in both.
+    /// The policies that were removed, then those that were added. A policy that was edited is in
+    /// both.
     pub policies: Vec<ChangedPolicy>,
 }
 
@@ -231,14 +232,16 @@ pub struct PassedPolicyView {
     pub why: String,
 }
 
-/// Says how the policies in effect would answer a request to run a command, without effect. Only for the person.
+/// Says how the policies in effect would answer a request to run a command, without effect. Only
+/// for the person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CheckPolicies {
     /// The command line.
     pub command: String,
-    /// The absolute directory of the run. The command runs there, and policies of its repository apply.
+    /// The absolute directory of the run. The command runs there, and policies of its repository
+    /// apply.
     pub directory: String,
     /// The agent that asks. Default: the default agent, else `claude`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -269,12 +272,14 @@ pub struct PolicyCheck {
     /// Why policies of the repository are not all in effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<String>,
-    /// Whether a change of the policies waits for the person's trust: a request is allowed only if it and the policies in effect allow it.
+    /// Whether a change of the policies waits for the person's trust: a request is allowed only if
+    /// it and the policies in effect allow it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub has_waiting_change: bool,
 }
 
-/// Trusts the policies of a repository in their current state: they also allow then. Only for the person.
+/// Trusts the policies of a repository in their current state: they also allow then. Only for the
+/// person.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -3,7 +3,9 @@
 use super::Word;
 use adjutant_core::Isolation;
 use adjutant_core::pool::{AfterEnd, AfterState, QueueReason};
+use adjutant_core::units::duration;
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// Lists the pools.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
@@ -47,7 +49,8 @@ pub struct PoolView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slots_configured: Option<u64>,
     pub live: u64,
-    /// Live runs that have released their slot: to a child that they wait for, or while they wait for an answer.
+    /// Live runs that have released their slot: to a child that they wait for, or while they wait
+    /// for an answer.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub lent: u64,
     pub queued: u64,
@@ -112,7 +115,10 @@ impl LaunchView {
             _ if *starting == 1 => "1 runner is being launched".to_owned(),
             _ if *starting > 1 => format!("{starting} runners are being launched"),
             (Some(problem), Some(next)) => {
-                format!("the last launch failed ({problem}), the next one is in {next} s")
+                format!(
+                    "the last launch failed ({problem}), the next one is in {}",
+                    duration::of(Duration::from_secs(*next))
+                )
             }
             _ if launched >= max => {
                 format!("there are {launched} launched runners, the maximum (launch_max)")

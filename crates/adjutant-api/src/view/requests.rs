@@ -32,8 +32,8 @@ pub struct Ask {
     pub clarification: Option<ClarificationView>,
 }
 
-/// Asks like [`Ask`], then waits up to this long for the answer. The question stays open if the wait times out or fails. A
-/// repeated call with the same key may have another wait.
+/// Asks like [`Ask`], then waits up to this long for the answer. The question stays open if the
+/// wait times out or fails. A repeated call with the same key may have another wait.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -42,7 +42,8 @@ pub struct AskAndWait {
     pub wait_ms: u64,
 }
 
-/// Asks several questions as one group. Either all are asked or none. Durable when the call returns.
+/// Asks several questions as one group. Either all are asked or none. Durable when the call
+/// returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -76,8 +77,8 @@ fn yes() -> bool {
     true
 }
 
-/// Asks for approval of an action. Durable when the call returns; [`ReadRequest`] waits for the decision. An
-/// approval covers exactly what this call describes.
+/// Asks for approval of an action. Durable when the call returns; [`ReadRequest`] waits for the
+/// decision. An approval covers exactly what this call describes.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -109,8 +110,8 @@ pub struct RequestApproval {
     pub operation: Option<OperationView>,
 }
 
-/// Asks to delegate a task to another agent. Durable when the call returns; [`ReadRequest`] waits for the decision
-/// and, if the task blocks the run, for the end of the task.
+/// Asks to delegate a task to another agent. Durable when the call returns; [`ReadRequest`] waits
+/// for the decision and, if the task blocks the run, for the end of the task.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -139,7 +140,8 @@ pub struct Delegate {
     pub coordination: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_duration: Option<String>,
-    /// The budget of the new run, from the budget above it. Absent: the run draws on the budget above.
+    /// The budget of the new run, from the budget above it. Absent: the run draws on the budget
+    /// above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,
     /// Deadline of the decision, in seconds from now. Default: 24 hours.
@@ -165,7 +167,8 @@ pub struct DelegationView {
     pub coordination: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub estimated_duration: Option<String>,
-    /// The budget of the new run, from the budget above it. Absent: the run draws on the budget above.
+    /// The budget of the new run, from the budget above it. Absent: the run draws on the budget
+    /// above.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -228,8 +231,9 @@ pub enum DecisionWord {
     Deny,
 }
 
-/// Reads one request. When the asking run reads an answered request, the request is marked as retrieved; the answer
-/// stays readable. With `wait_ms`, waits up to this long for the request to be settled.
+/// Reads one request. When the asking run reads an answered request, the request is marked as
+/// retrieved; the answer stays readable. With `wait_ms`, waits up to this long for the request to
+/// be settled.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -248,8 +252,8 @@ pub struct WithdrawRequest {
     pub message_id: String,
 }
 
-/// Reads a group of questions of the calling run. With `wait_ms`, waits up to this long until no blocking question
-/// of the group is open. No answer counts as read before the call returns.
+/// Reads a group of questions of the calling run. With `wait_ms`, waits up to this long until no
+/// blocking question of the group is open. No answer counts as read before the call returns.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -282,8 +286,8 @@ pub struct RequestList {
     pub more: u64,
 }
 
-/// Answers one or more requests, each given by `message_id`, or by `run` if that run has exactly one open request.
-/// Either all are answered or none.
+/// Answers one or more requests, each given by `message_id`, or by `run` if that run has exactly
+/// one open request. Either all are answered or none.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -302,8 +306,8 @@ pub struct AnswerOne {
     /// The answer to a question.
     #[serde(default)]
     pub answer: String,
-    /// The decision on an approval or a delegation. Denying an approval that was granted but not yet used revokes
-    /// it.
+    /// The decision on an approval or a delegation. Denying an approval that was granted but not
+    /// yet used revokes it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<DecisionWord>,
     /// The reason, required to deny. With an approval: a note, for instance the chosen option.
@@ -315,7 +319,8 @@ pub struct AnswerOne {
     /// The expected `content_hash` of the request. The answer is rejected if it differs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content_hash: Option<String>,
-    /// With an approval: also approve the same operation of all runs of the tree from now on (a grant).
+    /// With an approval: also approve the same operation of all runs of the tree from now on (a
+    /// grant).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub same: bool,
     /// How long the grant answers, in seconds. Default: as long as the tree exists. Implies `same`.
@@ -365,7 +370,8 @@ pub struct RequestView {
     pub question_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub context: Option<String>,
-    /// The fields that the run stated with a group of questions. In a list, only with the first of the group.
+    /// The fields that the run stated with a group of questions. In a list, only with the first of
+    /// the group.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clarification: Option<ClarificationView>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -442,7 +448,14 @@ pub struct EscalatedView {
 }
 
 impl RequestView {
-    /// Returns the number, from 1, of the option that the answer, or the note of an approval, equals.
+    /// Returns the kind. A kind of a later version is shown like a question.
+    #[must_use]
+    pub fn shown_kind(&self) -> RequestKind {
+        self.kind.known().unwrap_or(RequestKind::Question)
+    }
+
+    /// Returns the number, from 1, of the option that the answer, or the note of an approval,
+    /// equals.
     #[must_use]
     pub fn option_chosen(&self) -> Option<usize> {
         let chosen = if self.kind == RequestKind::Question {

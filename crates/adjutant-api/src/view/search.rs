@@ -6,8 +6,8 @@ use adjutant_core::chat::EntryKind;
 use adjutant_core::words::Words;
 use serde::{Deserialize, Serialize};
 
-/// Searches what the caller may see: chat messages, requests with their answers, and completion reports. A hit
-/// contains all words of the query.
+/// Searches what the caller may see: chat messages, requests with their answers, and completion
+/// reports. A hit contains all words of the query.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

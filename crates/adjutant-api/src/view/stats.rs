@@ -4,7 +4,8 @@ use super::Word;
 use adjutant_core::stats::{AnswerSource, StatsBy};
 use serde::{Deserialize, Serialize};
 
-/// Returns statistics of the runs that the caller may see. The home keeps finished runs for `finished_retention`.
+/// Returns statistics of the runs that the caller may see. The home keeps finished runs for
+/// `finished_retention`.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -61,8 +61,9 @@ pub struct TokenView {
     pub expires_at: Option<String>,
 }
 
-/// Permits one browser to sign in to the dashboard as the person. If the hub does not listen, it listens from now on. The
-/// caller has made the code, of which the hub sees the hash. Only for the person, on the hub's socket.
+/// Permits one browser to sign in to the dashboard as the person. If the hub does not listen, it
+/// listens from now on. The caller has made the code, of which the hub sees the hash. Only for the
+/// person, on the hub's socket.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -18,8 +18,9 @@ pub enum WaitUntil {
     All,
 }
 
-/// Waits for runs. Without `runs`, waits for all runs that the caller may see, and first returns the stops and ends
-/// of its own runs that it was not notified of. The wait does not confirm them; [`super::ConfirmNotified`] does.
+/// Waits for runs. Without `runs`, waits for all runs that the caller may see, and first returns
+/// the stops and ends of its own runs that it was not notified of. The wait does not confirm them;
+/// [`super::ConfirmNotified`] does.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -28,8 +29,9 @@ pub struct Wait {
     pub runs: Vec<String>,
     #[serde(default)]
     pub until: WaitUntil,
-    /// The cursor of an earlier wait. With `runs`, ends before the cursor are not reported again. Without `runs`,
-    /// ends after the cursor are reported in addition. Open requests and stopped runs are always reported.
+    /// The cursor of an earlier wait. With `runs`, ends before the cursor are not reported again.
+    /// Without `runs`, ends after the cursor are reported in addition. Open requests and stopped
+    /// runs are always reported.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<i64>,
     /// Also returns because of reports of the caller's own live runs that it has not confirmed.
@@ -59,14 +61,15 @@ pub struct Waited {
     pub outcome: Word<WaitOutcome>,
     /// Open requests of the runs, oldest first.
     pub needs: Vec<RequestView>,
-    /// Stopped runs, among the runs and their descendants, that do not resume by themselves. Longest stopped first.
+    /// Stopped runs, among the runs and their descendants, that do not resume by themselves.
+    /// Longest stopped first.
     #[serde(default)]
     pub stopped: Vec<RunView>,
     /// The number of stopped runs beyond those in `stopped`.
     #[serde(default)]
     pub stopped_more: u64,
-    /// Runs that have finished or were paused, oldest first. With `runs`: those that ended after `after`, or all if
-    /// it is absent. Otherwise: those that the caller was not notified of.
+    /// Runs that have finished or were paused, oldest first. With `runs`: those that ended after
+    /// `after`, or all if it is absent. Otherwise: those that the caller was not notified of.
     pub ended: Vec<RunView>,
     /// The number of ended runs beyond those in `ended`.
     #[serde(default)]
@@ -102,8 +105,8 @@ pub struct ReadEvents {
 pub struct EventPage {
     pub events: Vec<EventView>,
     pub cursor: i64,
-    /// The caller knew of events that the store does not have: its database was set back, or is another one. What the caller knows may not be
-    /// true any more.
+    /// The caller knew of events that the store does not have: its database was set back, or is
+    /// another one. What the caller knows may not be true any more.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reset: bool,
 }
@@ -128,7 +131,8 @@ pub struct EventView {
     pub by: String,
     /// One line for people.
     pub text: String,
-    /// The kind of signal that caused the event. The signal took effect unless `kind` is `signal.malformed`.
+    /// The kind of signal that caused the event. The signal took effect unless `kind` is
+    /// `signal.malformed`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signal: Option<Word<SignalKind>>,
     /// How the signal was sent.
@@ -143,7 +147,8 @@ pub struct EventView {
 pub struct StartTask {
     pub wait: Wait,
     pub ttl_ms: u64,
-    /// The ids of requests that the client's person has declined to answer. The task does not ask about them.
+    /// The ids of requests that the client's person has declined to answer. The task does not ask
+    /// about them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub declined: Vec<String>,
 }
@@ -155,8 +160,8 @@ pub struct GetTask {
     pub task_id: String,
     #[serde(default)]
     pub wait_ms: u64,
-    /// Whether the client can ask its person. Then a request that is escalated to a person does not end the task: the task is
-    /// `input_required` until the request is closed or declined.
+    /// Whether the client can ask its person. Then a request that is escalated to a person does not
+    /// end the task: the task is `input_required` until the request is closed or declined.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub asks_person: bool,
 }
@@ -167,10 +172,12 @@ pub struct GetTask {
 #[serde(deny_unknown_fields)]
 pub struct UpdateTask {
     pub task_id: String,
-    /// The ids of requests that the person declined to answer. They stay open; the task does not ask about them again.
+    /// The ids of requests that the person declined to answer. They stay open; the task does not
+    /// ask about them again.
     #[serde(default)]
     pub declined: Vec<String>,
-    /// The ids of requests that were closed before the person's answer arrived. The task's message names them.
+    /// The ids of requests that were closed before the person's answer arrived. The task's message
+    /// names them.
     #[serde(default)]
     pub closed: Vec<String>,
 }

@@ -7,8 +7,8 @@ use std::cmp::Ordering;
 use std::fmt;
 use std::marker::PhantomData;
 
-/// A value of `T`, serialized as its word. A word that this version does not know is preserved, displayed and
-/// serialized unchanged.
+/// A value of `T`, serialized as its word. A word that this version does not know is preserved,
+/// displayed and serialized unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Word<T> {
     Known(T),
@@ -25,7 +25,8 @@ impl<T: Words> Word<T> {
         }
     }
 
-    /// Returns the value if a run may have meant it: it is written in any case, or with blanks or hyphens.
+    /// Returns the value if a run may have meant it: it is written in any case, or with blanks or
+    /// hyphens.
     #[must_use]
     pub fn spoken(&self) -> Option<T> {
         match self {

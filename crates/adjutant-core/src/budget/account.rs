@@ -82,13 +82,15 @@ impl Account {
         ))
     }
 
-    /// Returns the amount that the account above reserves for this one: the limit, or more if more was used.
+    /// Returns the amount that the account above reserves for this one: the limit, or more if more
+    /// was used.
     #[must_use]
     pub fn claim(&self) -> i64 {
         self.used.saturating_add(self.reserved).max(self.limit)
     }
 
-    /// Adjusts the reserved amount after a change of an account below. Usage beyond the limit of that account is reserved, too.
+    /// Adjusts the reserved amount after a change of an account below. Usage beyond the limit of
+    /// that account is reserved, too.
     #[must_use]
     pub fn adjust_reserved(self, before: Self, after: Self) -> Self {
         let reserved = self
@@ -128,8 +130,9 @@ impl Account {
     }
 }
 
-/// Decides whether a request may begin that may use `wanted`, beside others that have reserved a part of what is left. One request may always begin while
-/// anything is left, so a budget is exceeded by at most one request, and by what requests use beyond their reservations.
+/// Decides whether a request may begin that may use `wanted`, beside others that have reserved a
+/// part of what is left. One request may always begin while anything is left, so a budget is
+/// exceeded by at most one request, and by what requests use beyond their reservations.
 #[must_use]
 pub fn fits_beside(left: i64, reserved: u64, wanted: u64) -> bool {
     left > 0

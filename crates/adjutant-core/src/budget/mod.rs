@@ -1,8 +1,8 @@
 //! Budgets: limits on the active time, tokens and money that a run and the runs below it use.
 //!
-//! A run with a budget of a kind has an [`Account`] of it. A run without one draws on the nearest account above it. A
-//! budget of a run below another one is transferred from that one's account and returns when the run and everything
-//! below it has ended; the used amount is then charged there.
+//! A run with a budget of a kind has an [`Account`] of it. A run without one draws on the nearest
+//! account above it. A budget of a run below another one is transferred from that one's account and
+//! returns when the run and everything below it has ended; the used amount is then charged there.
 
 mod account;
 #[cfg(test)]
@@ -11,16 +11,17 @@ mod text;
 mod usage;
 
 pub use account::{Account, TooLittleLeft, check_left, fits_beside};
-pub use usage::{
-    Price, STATED_COST_MICROS_MAX, STATED_TOKENS_MAX, Tokens, UNSTATED_TOKENS, micros_of,
-};
+pub use usage::{Price, STATED_COST_MICROS_MAX, Tokens, UNSTATED_TOKENS, micros_of};
 
-use crate::words;
+use crate::units::{duration, money, tokens};
+use crate::{shorten, words};
 use std::fmt;
-use text::{exact_cost, exact_time, excerpt, parse_scaled, parse_time};
 
-/// Maximum amount, in milliseconds, tokens or millionths of a dollar. The sum of two is far below `i64::MAX`.
+/// Maximum amount, in milliseconds, tokens or millionths of a dollar. The sum of two is far below
+/// `i64::MAX`.
 pub const AMOUNT_MAX: i64 = 1_000_000_000_000_000;
+/// Maximum number of characters of an invalid part in its refusal.
+const PART_CHARS_MAX: usize = 60;
 /// The used part from which a budget counts as nearly used up, in percent.
 pub const WARN_PERCENT: u8 = 80;
 
@@ -50,43 +51,48 @@ pub struct Budget {
     pub is_hard: bool,
 }
 
+/// Why a text is not a budget.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum BudgetError {
+    #[error("{0:?} is not a budget: write cost=5, tokens=2M or time=1h30m, several with commas")]
+    Malformed(String),
+    #[error("{} is stated twice", .0.word())]
+    Twice(BudgetKind),
+    #[error("hard needs a budget with it: cost=5, tokens=2M or time=1h30m")]
+    OnlyHard,
+}
+
 impl Budget {
     /// Parses `cost=5,tokens=2M,time=1h30m,hard`: dollars, tokens, active time.
     ///
     /// # Errors
-    /// A message for the user.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    /// The text is not a budget.
+    pub fn parse(text: &str) -> Result<Self, BudgetError> {
         let mut budget = Self::default();
         for part in text.split(',').map(str::trim) {
             if part == "hard" {
                 budget.is_hard = true;
                 continue;
             }
-            let wrong = || {
-                format!(
-                    "{:?} is not a budget: write cost=5, tokens=2M or time=1h30m, several with commas",
-                    excerpt(part)
-                )
-            };
+            let wrong =
+                || BudgetError::Malformed(shorten::to_chars(part, PART_CHARS_MAX).into_owned());
             let (word, value) = part.split_once('=').ok_or_else(wrong)?;
             let kind = BudgetKind::from_word(word.trim()).ok_or_else(wrong)?;
             let read = match kind {
-                BudgetKind::Time => parse_time(value.trim()),
-                BudgetKind::Tokens => parse_scaled(value.trim(), true, 1),
-                BudgetKind::Cost => {
-                    parse_scaled(value.trim().trim_start_matches('$'), false, 1_000_000)
-                }
+                BudgetKind::Time => duration::parse(value).ok(),
+                BudgetKind::Tokens => tokens::parse(value.trim()),
+                BudgetKind::Cost => money::parse(value.trim()),
             };
             let amount = read
                 .filter(|amount| (1..=AMOUNT_MAX).contains(amount))
                 .ok_or_else(wrong)?;
             if budget.amount(kind).is_some() {
-                return Err(format!("{} is stated twice", kind.word()));
+                return Err(BudgetError::Twice(kind));
             }
             *budget.slot(kind) = Some(amount);
         }
         if budget.is_empty() {
-            return Err("hard needs a budget with it: cost=5, tokens=2M or time=1h30m".to_owned());
+            return Err(BudgetError::OnlyHard);
         }
         Ok(budget)
     }
@@ -161,9 +167,9 @@ impl Budget {
 impl fmt::Display for Budget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = self.amounts().map(|(kind, amount)| match kind {
-            BudgetKind::Time => format!("time={}", exact_time(amount)),
+            BudgetKind::Time => format!("time={}", duration::exact(amount)),
             BudgetKind::Tokens => format!("tokens={amount}"),
-            BudgetKind::Cost => format!("cost={}", exact_cost(amount)),
+            BudgetKind::Cost => format!("cost={}", money::exact(amount)),
         });
         let parts: Vec<String> = parts
             .chain(self.is_hard.then(|| "hard".to_owned()))

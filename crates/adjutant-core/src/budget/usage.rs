@@ -3,10 +3,11 @@
 use super::AMOUNT_MAX;
 
 /// Maximum number of tokens of one kind that is accepted in one report of usage.
-pub const STATED_TOKENS_MAX: u64 = 1_000_000_000_000;
+pub(crate) const STATED_TOKENS_MAX: u64 = 1_000_000_000_000;
 /// Maximum cost that is accepted in one report, in millionths of a dollar.
 pub const STATED_COST_MICROS_MAX: u64 = 1_000_000_000_000;
-/// The charge for a request or attempt without reported usage, in tokens. Less than coding agents use for one request.
+/// The charge for a request or attempt without reported usage, in tokens. Less than coding agents
+/// use for one request.
 pub const UNSTATED_TOKENS: u64 = 1_000;
 
 /// Token counters that an agent or the gate reports.
@@ -72,7 +73,8 @@ impl Tokens {
     }
 }
 
-/// The price of one model, in billionths of a dollar per token (the price in dollars for a million tokens, times 1,000).
+/// The price of one model, in billionths of a dollar per token (the price in dollars for a million
+/// tokens, times 1,000).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Price {
     pub input: u64,

@@ -15,8 +15,8 @@ pub enum Addressee {
     Other,
 }
 
-/// Returns the distinct names after `@` in a text, in order. An `@` within a word (as in an e-mail address), before a
-/// path (as in `@types/node`), or in code between backticks is not a mention.
+/// Returns the distinct names after `@` in a text, in order. An `@` within a word (as in an e-mail
+/// address), before a path (as in `@types/node`), or in code between backticks is not a mention.
 #[must_use]
 pub fn mentions(text: &str) -> Vec<&str> {
     let mut found: Vec<&str> = Vec::new();
@@ -60,8 +60,8 @@ fn mentions_in<'a>(text: &'a str, found: &mut Vec<&'a str>) {
     }
 }
 
-/// Returns the agents that answer a message: the mentioned ones, or all agents of the chat if it mentions nobody and
-/// its author is not an agent.
+/// Returns the agents that answer a message: the mentioned ones, or all agents of the chat if it
+/// mentions nobody and its author is not an agent.
 #[must_use]
 pub fn addressed(
     named: &[Addressee],

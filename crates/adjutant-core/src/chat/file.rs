@@ -1,5 +1,5 @@
-//! Validates a file with a chat. A file is checked completely, by the rules for posted messages, before any of it is
-//! imported.
+//! Validates a file with a chat. A file is checked completely, by the rules for posted messages,
+//! before any of it is imported.
 
 use super::{
     EntryKind, INSTRUCTIONS_BYTES_MAX, KEY_BYTES_MAX, LABEL_CHARS_MAX, MESSAGE_BYTES_MAX,

@@ -1,7 +1,9 @@
-//! Chats: durable ordered conversations in which every participant is equal. Decides who may see a chat, which
-//! messages are valid, whom they address, and which part of the history an answering agent gets.
+//! Chats: durable ordered conversations in which every participant is equal. Decides who may see a
+//! chat, which messages are valid, whom they address, and which part of the history an answering
+//! agent gets.
 //!
-//! An entry of a chat is never removed: an edit adds a revision, and entries outside of a window stay in the chat.
+//! An entry of a chat is never removed: an edit adds a revision, and entries outside of a window
+//! stay in the chat.
 
 mod address;
 mod file;
@@ -13,7 +15,7 @@ use crate::words;
 pub use address::{Addressee, addressed, mentions};
 pub use file::{FileCheck, FileEntry, FileHead, FileMember, FileRevision};
 pub use receipt::Receipt;
-pub use tokens::estimate_tokens;
+pub(crate) use tokens::estimate_tokens;
 pub use window::{Budget, Entry, Fill, History, history_text, shown_name};
 
 use crate::peer::PeerParticipant;
@@ -28,11 +30,11 @@ pub const MESSAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Longest key of a board's entry, in bytes.
 pub const KEY_BYTES_MAX: usize = 200;
 /// Longest entry of a board, in bytes.
-pub const BOARD_ENTRY_BYTES_MAX: usize = 64 * 1024;
+pub(crate) const BOARD_ENTRY_BYTES_MAX: usize = 64 * 1024;
 /// Maximum number of entries of a board.
 pub const BOARD_ENTRIES_MAX: i64 = 10_000;
 /// Maximum number of changes of a board's entries: every earlier version is kept.
-pub const BOARD_CHANGES_MAX: i64 = 100_000;
+pub(crate) const BOARD_CHANGES_MAX: i64 = 100_000;
 /// Keys with this prefix are set by announcements only.
 pub const LEDGER_KEY_PREFIX: &str = "ledger/";
 
@@ -40,11 +42,13 @@ pub const LEDGER_KEY_PREFIX: &str = "ledger/";
 pub const REMOVED_ANNOUNCEMENT: &str = "{}";
 /// Longest display label, in Unicode characters.
 pub const LABEL_CHARS_MAX: usize = 50;
-/// Largest number of an entry that comes from elsewhere: every JSON parser keeps it exact, and numbers can go on above it.
+/// Largest number of an entry that comes from elsewhere: every JSON parser keeps it exact, and
+/// numbers can go on above it.
 const SEQ_MAX: i64 = 1 << 53;
 
-/// Returns whether an entry from elsewhere can follow another one: with the next number, or with a much higher one if its hub has left numbers
-/// out because its database was set back (see [`crate::confirmed`]).
+/// Returns whether an entry from elsewhere can follow another one: with the next number, or with a
+/// much higher one if its hub has left numbers out because its database was set back (see
+/// [`crate::confirmed`]).
 #[must_use]
 pub fn follows(last: i64, seq: i64) -> bool {
     seq <= SEQ_MAX && (seq == last + 1 || seq > last && seq - last >= crate::confirmed::GAP_MIN)
@@ -116,9 +120,11 @@ pub enum Participant {
     Agent(AgentName),
     /// The hub itself.
     Hub,
-    /// A participant of another hub. It has no access of its own: its hub follows the chat, or is followed.
+    /// A participant of another hub. It has no access of its own: its hub follows the chat, or is
+    /// followed.
     Peer(PeerParticipant),
-    /// A participant of an imported file, by the name in the file. It never answers and has no access.
+    /// A participant of an imported file, by the name in the file. It never answers and has no
+    /// access.
     FromFile(String),
 }
 
@@ -188,7 +194,8 @@ impl fmt::Display for Participant {
     }
 }
 
-/// The scope of a chat: the owner of the runs that share it, and the root of the run that started it.
+/// The scope of a chat: the owner of the runs that share it, and the root of the run that started
+/// it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scope {
     pub owner: Principal,
@@ -202,7 +209,8 @@ pub struct Viewer {
     pub scope: Scope,
 }
 
-/// Which of an owner's runs may see a chat. The owner may see it too, unless it is for participants only.
+/// Which of an owner's runs may see a chat. The owner may see it too, unless it is for participants
+/// only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Audience {
     /// All runs of the owner: siblings are a team.
@@ -225,7 +233,8 @@ impl Audience {
     }
 }
 
-/// Returns whether a viewer may see a chat of `owner`. A run never sees a chat of another owner, even if invited.
+/// Returns whether a viewer may see a chat of `owner`. A run never sees a chat of another owner,
+/// even if invited.
 #[must_use]
 pub fn may_see(viewer: &Viewer, owner: &Principal, audience: Audience, takes_part: bool) -> bool {
     match &viewer.who {
@@ -339,7 +348,8 @@ pub fn check_board_entry(
     Ok(())
 }
 
-/// Checks whether a board can hold a run's announcements. Announcements use at most half of a board.
+/// Checks whether a board can hold a run's announcements. Announcements use at most half of a
+/// board.
 ///
 /// # Errors
 /// The text is too long, or the board cannot hold more announcements.
@@ -379,7 +389,8 @@ pub fn checked_label(label: &str) -> Result<String, Denied> {
     Ok(sanitize(label.trim()).replace(['\n', '\t'], " "))
 }
 
-/// Returns whether a message states a decision or a conclusion. Such messages are preferred in every window.
+/// Returns whether a message states a decision or a conclusion. Such messages are preferred in
+/// every window.
 #[must_use]
 pub fn is_decision(text: &str) -> bool {
     let line = text
@@ -479,7 +490,8 @@ mod tests {
             who: Principal::Run(run(7)),
             scope: of(Principal::Person, Some(7)),
         };
-        // The audience, and whether non-participants see it: the root's runs, its siblings, the owner.
+        // The audience, and whether non-participants see it: the root's runs, its siblings, the
+        // owner.
         let rows = [
             (ChatKind::Chat, Some(1), false, [true, true, true]),
             (ChatKind::Chat, None, false, [true, true, true]),

@@ -13,7 +13,8 @@ pub enum Receipt {
     Read,
     /// The run has ended without receiving it, and cannot resume.
     RunEnded,
-    /// It is only in the chat: the run has too many undelivered messages, or runs have answered each other too often.
+    /// It is only in the chat: the run has too many undelivered messages, or runs have answered
+    /// each other too often.
     NotSent,
 }
 

@@ -1,8 +1,9 @@
 //! Estimates the number of tokens of a text.
 //!
-//! The tables of an exact tokenizer take megabytes and fit the models of one vendor only. The rules below follow
-//! the way in which the tokenizer o200k splits text; their weights were fitted to it on prose, code and
-//! configuration. A test compares them: within a third for text in any script, encoded data included.
+//! The tables of an exact tokenizer take megabytes and fit the models of one vendor only. The rules
+//! below follow the way in which the tokenizer o200k splits text; their weights were fitted to it
+//! on prose, code and configuration. A test compares them: within a third for text in any script,
+//! encoded data included.
 
 /// The class of a character, which determines how text is split.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -34,7 +35,8 @@ impl Class {
         }
     }
 
-    /// Returns whether a piece of text that ends in this class continues with `next`. A capitalised word is one piece.
+    /// Returns whether a piece of text that ends in this class continues with `next`. A capitalised
+    /// word is one piece.
     fn continues_with(self, next: Self) -> bool {
         self == next || (self, next) == (Self::Upper, Self::Lower)
     }
@@ -96,7 +98,7 @@ impl Piece {
 
 /// Estimates the tokens of `text`.
 #[must_use]
-pub fn estimate_tokens(text: &str) -> u64 {
+pub(crate) fn estimate_tokens(text: &str) -> u64 {
     let mut cost: u64 = 0;
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
@@ -124,7 +126,7 @@ mod tests {
         ("code", include_str!("../run/state.rs")),
         (
             "SQL",
-            include_str!("../../../adjutant-store/src/store/db/sqlite/migrations/0001.sql"),
+            include_str!("../../../adjutant-store/src/store/db/sqlite/schema.sql"),
         ),
         ("JSON", include_str!("../../../../docs/signal.schema.json")),
         (

@@ -1,8 +1,8 @@
-//! Selects the part of a chat that an answering agent gets: whole messages, newest first, up to a budget. Formats it
-//! as text in which no message can imitate a line of Adjutant.
+//! Selects the part of a chat that an answering agent gets: whole messages, newest first, up to a
+//! budget. Formats it as text in which no message can imitate a line of Adjutant.
 //!
-//! Each entry starts with `[name]: `, and its further lines are indented. So only Adjutant writes lines that start
-//! with `[`, `=` or `(`.
+//! Each entry starts with `[name]: `, and its further lines are indented. So only Adjutant writes
+//! lines that start with `[`, `=` or `(`.
 
 use super::{Participant, estimate_tokens};
 use crate::Principal;
@@ -46,8 +46,8 @@ impl Budget {
     }
 }
 
-/// Fills a window: first pinned entries, then the others from the newest to the oldest, until one does not fit. Costs
-/// are in the budget's unit.
+/// Fills a window: first pinned entries, then the others from the newest to the oldest, until one
+/// does not fit. Costs are in the budget's unit.
 #[derive(Debug, Clone, Copy)]
 pub struct Fill {
     limit: u64,
@@ -76,8 +76,8 @@ impl Fill {
         self.take_if_fits(cost)
     }
 
-    /// Adds the next older entry if it fits. Once it returns `false`, no older entry may be offered, so that the
-    /// window has no gaps.
+    /// Adds the next older entry if it fits. Once it returns `false`, no older entry may be
+    /// offered, so that the window has no gaps.
     pub fn next(&mut self, cost: u64) -> bool {
         if self.empty {
             self.empty = false;
@@ -118,8 +118,8 @@ pub struct History {
     pub entries: Vec<Entry>,
 }
 
-/// Returns the displayed name of a participant, which is unique: an agent's bare name; otherwise the kind and the
-/// name, followed by a quoted label.
+/// Returns the displayed name of a participant, which is unique: an agent's bare name; otherwise
+/// the kind and the name, followed by a quoted label.
 #[must_use]
 pub fn shown_name(who: &Participant, name: &str, label: Option<&str>) -> String {
     let plain = bare(name);

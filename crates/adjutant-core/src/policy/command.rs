@@ -1,14 +1,14 @@
-//! Patterns of commands: which commands they allow with certainty, and which command lines may contain such a command.
+//! Patterns of commands: which commands they allow with certainty, and which command lines may
+//! contain such a command.
 
 use super::command_words::{base_name, searched_words, simple_command, split_command};
-use super::directory;
-use super::programs;
 use super::wildcard::Wildcard;
+use super::{directory, programs};
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A pattern for command lines: words in which `*` stands for any characters. A last word `**` stands for any number of
-/// further words.
+/// A pattern for command lines: words in which `*` stands for any characters. A last word `**`
+/// stands for any number of further words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommandPattern {
     words: Vec<Wildcard>,
@@ -29,23 +29,44 @@ impl fmt::Display for CommandPattern {
     }
 }
 
+/// Why a text is not a pattern for commands, or must not allow commands.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommandPatternError {
+    #[error(
+        "{0:?} is not one simple command: use words and *, without shell operators, variables or assignments"
+    )]
+    NotSimple(String),
+    #[error("{0:?}: ** stands for any further words, and only at the end")]
+    OpenWithin(String),
+    #[error("{0:?}: a pattern that allows must name the program")]
+    AnyProgram(String),
+    #[error("{0:?} runs other programs: to allow it, spell out the whole command, without *")]
+    Runner(String),
+    #[error(
+        "{0:?} has options that run other programs: ** would allow them; list the words, with * for one word"
+    )]
+    OpenOptions(String),
+    #[error(
+        "{program:?} has options that run other programs: write out the option instead of {word:?}"
+    )]
+    OpenOption { program: String, word: String },
+}
+
 impl CommandPattern {
     /// Parses a pattern.
     ///
     /// # Errors
     /// It is not one simple command.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, CommandPatternError> {
         // Here `*` is a wildcard, not shell syntax.
         let mut words = split_command(text, |c| c == '*')
-            .ok_or_else(|| format!("{text:?} is not one simple command: use words and *, without shell operators, variables or assignments"))?;
+            .ok_or_else(|| CommandPatternError::NotSimple(text.to_owned()))?;
         let has_open_end = words.last().is_some_and(|word| word == "**");
         if has_open_end {
             words.pop();
         }
         if words.is_empty() || words.iter().any(|word| word.contains("**")) {
-            return Err(format!(
-                "{text:?}: ** stands for any further words, and only at the end"
-            ));
+            return Err(CommandPatternError::OpenWithin(text.to_owned()));
         }
         Ok(Self {
             words: words.iter().map(|word| Wildcard::new(word)).collect(),
@@ -57,32 +78,26 @@ impl CommandPattern {
     ///
     /// # Errors
     /// It would allow any program.
-    pub fn check_allows(&self) -> Result<(), String> {
+    pub fn check_allows(&self) -> Result<(), CommandPatternError> {
         let program = &self.words[0];
+        let owned = || program.as_str().to_owned();
         if !program.is_literal() {
-            return Err(format!(
-                "{:?}: a pattern that allows must name the program",
-                program.as_str()
-            ));
+            return Err(CommandPatternError::AnyProgram(owned()));
         }
         let is_spelled_out = !self.has_open_end && self.words.iter().all(Wildcard::is_literal);
         let name = program.as_str();
         if programs::is_runner(name) && !is_spelled_out {
-            return Err(format!(
-                "{name:?} runs other programs: to allow it, spell out the whole command, without *"
-            ));
+            return Err(CommandPatternError::Runner(owned()));
         }
         if programs::has_running_options(name) {
             if self.has_open_end {
-                return Err(format!(
-                    "{name:?} has options that run other programs: ** would allow them; list the words, with * for one word"
-                ));
+                return Err(CommandPatternError::OpenOptions(owned()));
             }
             if let Some(open) = self.words.iter().find(|word| leaves_option_open(word)) {
-                return Err(format!(
-                    "{name:?} has options that run other programs: write out the option instead of {:?}",
-                    open.as_str()
-                ));
+                return Err(CommandPatternError::OpenOption {
+                    program: owned(),
+                    word: open.as_str().to_owned(),
+                });
             }
         }
         Ok(())
@@ -94,8 +109,8 @@ impl CommandPattern {
         program.contains('/') && !program.starts_with('/')
     }
 
-    /// Returns whether the pattern certainly allows a command. If the program has options that run other programs, `*` covers no option and no
-    /// assignment that is not written out.
+    /// Returns whether the pattern certainly allows a command. If the program has options that run
+    /// other programs, `*` covers no option and no assignment that is not written out.
     #[must_use]
     pub fn allows(&self, words: &[String]) -> bool {
         let is_safe = |pattern: &Wildcard, word: &String| {
@@ -127,9 +142,10 @@ impl CommandPattern {
                 .all(|(pattern, word)| pattern.matches(word))
     }
 
-    /// Decides whether a command line contains a command that begins as the pattern does. Options may be between its words.
+    /// Decides whether a command line contains a command that begins as the pattern does. Options
+    /// may be between its words.
     #[must_use]
-    pub fn occurrence(&self, text: &str) -> Occurrence {
+    pub(crate) fn occurrence(&self, text: &str) -> Occurrence {
         let within = |words: &[String]| {
             (0..words.len())
                 .map(|at| self.begins(&words[at..]))
@@ -206,7 +222,7 @@ fn reach(places: &mut BTreeMap<usize, Occurrence>, at: usize, occurrence: Occurr
 
 /// Whether a command line contains a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Occurrence {
+pub(crate) enum Occurrence {
     None,
     /// Its words are there in this order, between options whose meaning is not known.
     Possible,
@@ -544,7 +560,8 @@ mod tests {
             prop_assert!(!allows("ls -l **", &text));
         }
 
-        /// An allowed command begins with the allowed words. Outside quotes, it has no character that is special in a shell.
+        /// An allowed command begins with the allowed words. Outside quotes, it has no character
+        /// that is special in a shell.
         #[test]
         fn allowed_command_runs_only_its_visible_words(text in "(ls|ls -l|[a-z ;|&$`'\"\\\\(){}<>=~*#!\n-]){1,6}") {
             if allows("ls -l **", &text) {

@@ -1,12 +1,15 @@
 //! The words of a command line: of one simple command, and for a search.
 //!
-//! An approval needs certainty, so only a command line that every shell splits into the same words counts as a simple
-//! command. A refusal errs on the other side: it looks for the words anywhere in the text.
+//! An approval needs certainty, so only a command line that every shell splits into the same words
+//! counts as a simple command. A refusal errs on the other side: it looks for the words anywhere in
+//! the text.
 
-/// Characters without a special meaning in any shell, outside quotes. `~` and `=` are special at some places.
+/// Characters without a special meaning in any shell, outside quotes. `~` and `=` are special at
+/// some places.
 const PLAIN: &str = "_@%+:,./-";
 
-/// Splits a command line into words, if it is one simple command without any shell syntax but quotes.
+/// Splits a command line into words, if it is one simple command without any shell syntax but
+/// quotes.
 #[must_use]
 pub fn simple_command(text: &str) -> Option<Vec<String>> {
     split_command(text, |_| false)
@@ -49,7 +52,8 @@ pub(super) fn split_command(
     (!words.is_empty() && !words[0].is_empty()).then_some(words)
 }
 
-/// Returns the words of a command line for a search: quotes removed, split at everything that a shell treats apart.
+/// Returns the words of a command line for a search: quotes removed, split at everything that a
+/// shell treats apart.
 pub(super) fn searched_words(text: &str) -> [Vec<String>; 2] {
     let text = text.replace("${IFS}", " ").replace("$IFS", " ");
     let split = |text: &str| -> Vec<String> {

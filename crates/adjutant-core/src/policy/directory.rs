@@ -1,7 +1,7 @@
 //! Command lines that may change the directory of the shell that runs them.
 //!
-//! Only what this shell itself executes can do so: a program, a substitution or a text in quotes cannot. Where the parts of a command line are not certain, every
-//! word counts.
+//! Only what this shell itself executes can do so: a program, a substitution or a text in quotes
+//! cannot. Where the parts of a command line are not certain, every word counts.
 
 use super::command_words::searched_words;
 
@@ -54,8 +54,8 @@ const PREFIXES: &[&str] = &[
 /// Maximum depth of `eval` in `eval`.
 const DEPTH_MAX: usize = 4;
 
-/// Returns the directories to which a command line may change its shell, by name, as far as it states them. `None`: it
-/// changes to no directory but `from`.
+/// Returns the directories to which a command line may change its shell, by name, as far as it
+/// states them. `None`: it changes to no directory but `from`.
 #[must_use]
 pub fn directory_changes(text: &str, from: &str) -> Option<Vec<String>> {
     changes_within(text, from, DEPTH_MAX)
@@ -133,7 +133,8 @@ impl Command<'_> {
     }
 }
 
-/// Returns the words of the simple commands of a command line, without quotes, as far as they are certain.
+/// Returns the words of the simple commands of a command line, without quotes, as far as they are
+/// certain.
 pub(super) fn words_of_commands(text: &str) -> Vec<Vec<String>> {
     let commands = commands(text).unwrap_or_default();
     commands
@@ -142,7 +143,8 @@ pub(super) fn words_of_commands(text: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// Splits a command line into its simple commands. `None`: it contains groups, substitutions or other syntax whose end is not certain.
+/// Splits a command line into its simple commands. `None`: it contains groups, substitutions or
+/// other syntax whose end is not certain.
 fn commands(text: &str) -> Option<Vec<Command<'_>>> {
     let mut commands = Vec::new();
     let (mut start, mut words, mut is_redirected_first) = (0, Vec::new(), false);
@@ -255,8 +257,8 @@ fn changes_of_any_word(text: &str, from: &str) -> Option<Vec<String>> {
     targets
 }
 
-/// Returns the words of a command that may be its program, without quotes: the first one that is neither a keyword, an
-/// assignment nor a redirection. Where a quote is cut off, any word may be.
+/// Returns the words of a command that may be its program, without quotes: the first one that is
+/// neither a keyword, an assignment nor a redirection. Where a quote is cut off, any word may be.
 fn programs(part: &str) -> Vec<String> {
     let is_name = |name: &str| {
         !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')

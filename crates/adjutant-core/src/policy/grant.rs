@@ -1,4 +1,5 @@
-//! Grants: approvals that also cover the same operation again, within one tree of runs, for a time or a number of uses.
+//! Grants: approvals that also cover the same operation again, within one tree of runs, for a time
+//! or a number of uses.
 
 use crate::{Denied, IdError, SteadyTime};
 use std::fmt;

@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A pattern for hosts: a name, `*.name` for its subdomains, or `*`; with a port, with `:*` for any port, or for the default one.
+/// A pattern for hosts: a name, `*.name` for its subdomains, or `*`; with a port, with `:*` for any
+/// port, or for the default one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HostPattern {
     /// Without `*.`, in lower case. Empty: any host.
@@ -125,17 +126,20 @@ impl fmt::Display for HostPattern {
     }
 }
 
+/// A text is not a pattern for hosts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{0:?} is not a host: use a name such as example.org, *.example.org, example.org:8080 or example.org:*"
+)]
+pub struct HostPatternError(String);
+
 impl HostPattern {
     /// Parses a pattern.
     ///
     /// # Errors
     /// The text is not a usable pattern.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let unusable = || {
-            format!(
-                "{text:?} is not a host: use a name such as example.org, *.example.org, example.org:8080 or example.org:*"
-            )
-        };
+    pub fn parse(text: &str) -> Result<Self, HostPatternError> {
+        let unusable = || HostPatternError(text.to_owned());
         if text == "*" {
             return Ok(Self {
                 name: String::new(),
@@ -191,7 +195,7 @@ impl HostPattern {
 
     /// Returns whether an address or a word may name the host or a subdomain, at any port.
     #[must_use]
-    pub fn may_match(&self, text: &str) -> bool {
+    pub(crate) fn may_match(&self, text: &str) -> bool {
         self.is_any() || self.covers(&possible_name(text))
     }
 

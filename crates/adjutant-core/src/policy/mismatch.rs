@@ -2,8 +2,8 @@
 
 use super::{CommandPattern, HostPattern, PathPattern, PolicyDecision, Wildcard};
 
-/// Why a policy does not decide about a request: the first condition that does not hold, in this order. A later one is nearer to a
-/// decision.
+/// Why a policy does not decide about a request: the first condition that does not hold, in this
+/// order. A later one is nearer to a decision.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 pub enum Mismatch {
     #[error("it is for other agents ({0})")]
@@ -118,7 +118,8 @@ impl Compared<'_, HostPattern> {
 }
 
 impl<P> Compared<'_, P> {
-    /// Everything that the request states must be covered, and every condition must have something to cover.
+    /// Everything that the request states must be covered, and every condition must have something
+    /// to cover.
     fn compare(&self, [missing, beside, other]: [Mismatch; 3]) -> Result<(), Mismatch> {
         match (self.patterns.is_empty(), self.is_stated) {
             (true, false) => Ok(()),

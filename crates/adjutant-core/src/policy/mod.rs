@@ -1,8 +1,9 @@
 //! Policies: configured rules that answer requests for approval.
 //!
-//! A policy answers only what is asked; the run's profile decides what that is. Deny beats ask, and ask beats allow,
-//! regardless of the order of the policies. To allow, a policy must cover everything that the operation does with certainty;
-//! to deny or to ask, it is enough that the operation may be covered. Everything else is asked.
+//! A policy answers only what is asked; the run's profile decides what that is. Deny beats ask, and
+//! ask beats allow, regardless of the order of the policies. To allow, a policy must cover
+//! everything that the operation does with certainty; to deny or to ask, it is enough that the
+//! operation may be covered. Everything else is asked.
 
 mod command;
 mod command_words;
@@ -16,18 +17,18 @@ mod programs;
 mod watch;
 mod wildcard;
 
-pub use command::CommandPattern;
 use command::Occurrence;
+pub use command::{CommandPattern, CommandPatternError};
 pub use command_words::simple_command;
 pub use directory::directory_changes;
 pub use grant::{GrantNo, GrantState, GrantTerms, use_grant};
-pub use host::HostPattern;
+pub use host::{HostPattern, HostPatternError};
 use mismatch::Compared;
 pub use mismatch::{Mismatch, PassedPolicy, passed_policies};
 pub use operation::{
     Operation, OperationPart, REQUEST_APPROVAL, StatedPath, approval_parts, parts_line,
 };
-pub use path::{PathPattern, absolute};
+pub use path::{PathPattern, PathPatternError, absolute};
 pub use watch::{FilePolicies, Observation, deciding_with_change, observe};
 pub use wildcard::Wildcard;
 
@@ -138,8 +139,9 @@ impl ApprovalQuery<'_> {
     }
 }
 
-/// Returns the policy that decides about a request, if any: the first that denies, else the first that asks, else the
-/// first that allows. A request that a policy may deny, which is not certain, is asked.
+/// Returns the policy that decides about a request, if any: the first that denies, else the first
+/// that asks, else the first that allows. A request that a policy may deny, which is not certain,
+/// is asked.
 #[must_use]
 pub fn deciding<'a>(
     policies: impl Iterator<Item = &'a Policy> + Clone,
@@ -175,7 +177,7 @@ impl Policy {
 
     /// Returns why the policy does not decide about a request. `None`: it does.
     #[must_use]
-    pub fn mismatch(&self, asked: &ApprovalQuery<'_>) -> Option<Mismatch> {
+    pub(crate) fn mismatch(&self, asked: &ApprovalQuery<'_>) -> Option<Mismatch> {
         match self.decision {
             PolicyDecision::Allow => self.conditions.check_certain(asked).err(),
             PolicyDecision::Ask => self.conditions.check_possible(asked).err(),
@@ -231,47 +233,9 @@ impl Conditions {
         if !self.restrict_content() {
             return Ok(());
         }
-        let words = command.as_deref().map(simple_command);
-        let fitting = words
-            .iter()
-            .flatten()
-            .find_map(|words| commands.iter().find(|pattern| pattern.allows(words)));
-        let is_denied_form = || {
-            commands.iter().any(|pattern| {
-                command
-                    .as_deref()
-                    .is_some_and(|text| pattern.occurrence(text) != Occurrence::None)
-            })
-        };
-        if !commands.is_empty() && words == Some(None) && is_denied_form() {
-            return Err(Mismatch::NotSimple);
-        }
-        Compared {
-            patterns: commands,
-            is_stated: command.is_some(),
-            is_covered: fitting.is_some(),
-        }
-        .check()?;
-        let is_real = |path: &StatedPath| {
-            path.real.as_deref().is_some_and(|real| {
-                paths
-                    .iter()
-                    .any(|pattern| pattern.matches(real, asked.directory()))
-            })
-        };
-        Compared {
-            patterns: paths,
-            is_stated: !stated.is_empty(),
-            is_covered: stated.iter().all(is_real),
-        }
-        .check()?;
-        let is_host = |url: &String| hosts.iter().any(|pattern| pattern.matches(url));
-        Compared {
-            patterns: hosts,
-            is_stated: !urls.is_empty(),
-            is_covered: urls.iter().all(is_host),
-        }
-        .check()?;
+        let fitting = check_command(commands, command.as_deref())?;
+        check_paths(paths, stated, asked.directory())?;
+        check_hosts(hosts, urls)?;
         // What is not stated cannot be covered.
         if !is_complete {
             return Err(Mismatch::Incomplete);
@@ -293,7 +257,8 @@ impl Conditions {
         }
     }
 
-    /// Checks who asks, with which tool and risk. `matches`: compares a pattern of a tool or a risk.
+    /// Checks who asks, with which tool and risk. `matches`: compares a pattern of a tool or a
+    /// risk.
     fn check_caller(
         &self,
         asked: &ApprovalQuery<'_>,
@@ -371,7 +336,8 @@ impl Conditions {
             .as_ref()
             .map_or(asked.directory(), |directory| directory.stated.as_str());
         let may_name = |pattern: &PathPattern, path: &str| {
-            // Relative patterns are meant from the run's directory, relative words from that of the command.
+            // Relative patterns are meant from the run's directory, relative words from that of the
+            // command.
             let mut directories =
                 std::iter::once(within).chain(possible_directories.iter().map(String::as_str));
             directories
@@ -419,7 +385,66 @@ impl Conditions {
     }
 }
 
-/// Returns whether a command runs in the run's directory or below, and exactly there if its program is relative.
+/// Returns the pattern that certainly allows a command.
+fn check_command<'a>(
+    patterns: &'a [CommandPattern],
+    command: Option<&str>,
+) -> Result<Option<&'a CommandPattern>, Mismatch> {
+    let words = command.map(simple_command);
+    let fitting = words
+        .iter()
+        .flatten()
+        .find_map(|words| patterns.iter().find(|pattern| pattern.allows(words)));
+    let is_denied_form = || {
+        patterns
+            .iter()
+            .any(|pattern| command.is_some_and(|text| pattern.occurrence(text) != Occurrence::None))
+    };
+    if !patterns.is_empty() && words == Some(None) && is_denied_form() {
+        return Err(Mismatch::NotSimple);
+    }
+    Compared {
+        patterns,
+        is_stated: command.is_some(),
+        is_covered: fitting.is_some(),
+    }
+    .check()?;
+    Ok(fitting)
+}
+
+/// Checks that the real path of each stated one is covered.
+fn check_paths(
+    patterns: &[PathPattern],
+    stated: &[StatedPath],
+    run_directory: &str,
+) -> Result<(), Mismatch> {
+    let is_real = |path: &StatedPath| {
+        path.real.as_deref().is_some_and(|real| {
+            patterns
+                .iter()
+                .any(|pattern| pattern.matches(real, run_directory))
+        })
+    };
+    Compared {
+        patterns,
+        is_stated: !stated.is_empty(),
+        is_covered: stated.iter().all(is_real),
+    }
+    .check()
+}
+
+fn check_hosts(patterns: &[HostPattern], urls: &[String]) -> Result<(), Mismatch> {
+    let is_host = |url: &String| patterns.iter().any(|pattern| pattern.matches(url));
+    Compared {
+        patterns,
+        is_stated: !urls.is_empty(),
+        is_covered: urls.iter().all(is_host),
+    }
+    .check()
+}
+
+/// Returns whether a command runs in the run's directory or below, and exactly there if its program
+/// is relative.
 fn is_directory_certain(
     pattern: &CommandPattern,
     directory: Option<&StatedPath>,

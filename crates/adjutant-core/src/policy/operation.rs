@@ -1,5 +1,7 @@
 //! The operation for which an agent asks approval, as its CLI describes it.
 
+use crate::shorten;
+
 /// A file or directory of an operation.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StatedPath {
@@ -12,7 +14,8 @@ pub struct StatedPath {
 /// The tool of an approval that a run asks for by itself, in its own words.
 pub const REQUEST_APPROVAL: &str = "request_approval";
 
-/// An action of an agent. Policies and grants decide about it; people see the request's text and preview.
+/// An action of an agent. Policies and grants decide about it; people see the request's text and
+/// preview.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Operation {
     /// The CLI's name for the kind of action (`Bash`, `execute`), never a text of the model.
@@ -25,20 +28,21 @@ pub struct Operation {
     pub urls: Vec<String>,
     /// The directory in which it happens. `None`: the run's.
     pub directory: Option<StatedPath>,
-    /// Directories in which it may happen instead, by name: the agent's shell may have changed to them. If there are any,
-    /// no directory is certain.
+    /// Directories in which it may happen instead, by name: the agent's shell may have changed to
+    /// them. If there are any, no directory is certain.
     pub possible_directories: Vec<String>,
     /// The run's directory, with all links resolved. `None`: it could not be determined.
     pub run_directory: Option<String>,
     /// Command, paths and addresses state everything that it does.
     pub is_complete: bool,
-    /// A hash of the whole call. `None`: the call is not fully known, so nothing is identical to it.
+    /// A hash of the whole call. `None`: the call is not fully known, so nothing is identical to
+    /// it.
     pub digest: Option<String>,
 }
 
 impl Operation {
-    /// Returns what identifies the operation: two operations are the same action if these are equal. `None`: it is not
-    /// fully known.
+    /// Returns what identifies the operation: two operations are the same action if these are
+    /// equal. `None`: it is not fully known.
     #[must_use]
     pub fn identity(&self) -> Option<Vec<String>> {
         let Self {
@@ -82,7 +86,8 @@ impl Operation {
         self.command.is_some() || !self.paths.is_empty() || !self.urls.is_empty()
     }
 
-    /// Returns everything that an approval of the operation allows, in order. The tool is not a part.
+    /// Returns everything that an approval of the operation allows, in order. The tool is not a
+    /// part.
     #[must_use]
     pub fn parts(&self) -> Vec<OperationPart> {
         let Self {
@@ -148,7 +153,8 @@ pub struct OperationPart {
 #[must_use]
 pub fn approval_parts(operation: Option<&Operation>, preview: Option<&str>) -> Vec<OperationPart> {
     let mut parts = operation.map(Operation::parts).unwrap_or_default();
-    // The preview of a CLI's call repeats the call, which complete parts already show. A run's own statement is never complete.
+    // The preview of a CLI's call repeats the call, which complete parts already show. A run's own
+    // statement is never complete.
     if !operation.is_some_and(|operation| {
         operation.tool != REQUEST_APPROVAL && operation.is_complete && operation.has_content()
     }) {
@@ -166,18 +172,19 @@ const LINE_TEXT_CHARS_MAX: usize = 120;
 /// Maximum number of parts with the same name in a line.
 const LINE_PARTS_MAX: usize = 3;
 
-/// Formats a text and what it is about as one line. Neither a long text nor many parts can hide another part: each is
-/// cut by itself, with a mark.
+/// Formats a text and what it is about as one line. Neither a long text nor many parts can hide
+/// another part: each is cut by itself, with a mark.
 #[must_use]
 pub fn parts_line(text: &str, parts: &[OperationPart]) -> String {
-    let mut line = shorten(text);
+    let short = |text: &str| shorten::counted(text.trim(), LINE_TEXT_CHARS_MAX).into_owned();
+    let mut line = short(text);
     for (n, part) in parts.iter().enumerate() {
         let before = parts[..n]
             .iter()
             .filter(|other| other.name == part.name)
             .count();
         if before < LINE_PARTS_MAX {
-            line.push_str(&format!("; {}: {}", part.label, shorten(&part.text)));
+            line.push_str(&format!("; {}: {}", part.label, short(&part.text)));
         } else if before == LINE_PARTS_MAX {
             let more = parts[n..]
                 .iter()
@@ -187,18 +194,6 @@ pub fn parts_line(text: &str, parts: &[OperationPart]) -> String {
         }
     }
     line
-}
-
-fn shorten(text: &str) -> String {
-    let text = text.trim();
-    match text.char_indices().nth(LINE_TEXT_CHARS_MAX) {
-        None => text.to_owned(),
-        Some((end, _)) => format!(
-            "{}… ({} more characters)",
-            &text[..end],
-            text[end..].chars().count()
-        ),
-    }
 }
 
 #[cfg(test)]

@@ -22,18 +22,43 @@ impl fmt::Display for PathPattern {
     }
 }
 
+/// Why a text is not a pattern for paths.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?}: {problem}")]
+pub struct PathPatternError {
+    text: String,
+    problem: PathProblem,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum PathProblem {
+    #[error("is empty or contains control characters")]
+    Unprintable,
+    #[error("~ and variables are not expanded: write the absolute path")]
+    Unexpanded,
+    #[error("//, . and .. are not allowed")]
+    Indirect,
+    #[error("write ** alone between slashes")]
+    WildcardWithin,
+}
+
 impl PathPattern {
     /// Parses a pattern. A pattern that ends with `/` covers everything below.
     ///
     /// # Errors
     /// The text is not a usable pattern.
-    pub fn parse(text: &str) -> Result<Self, String> {
-        let unusable = |why: &str| Err(format!("{text:?}: {why}"));
+    pub fn parse(text: &str) -> Result<Self, PathPatternError> {
+        let unusable = |problem| {
+            Err(PathPatternError {
+                text: text.to_owned(),
+                problem,
+            })
+        };
         if text.is_empty() || text.chars().any(char::is_control) {
-            return unusable("is empty or contains control characters");
+            return unusable(PathProblem::Unprintable);
         }
         if text.starts_with('~') || text.contains('$') {
-            return unusable("~ and variables are not expanded: write the absolute path");
+            return unusable(PathProblem::Unexpanded);
         }
         let is_absolute = text.starts_with('/');
         let (text, is_below) = text
@@ -48,13 +73,13 @@ impl PathPattern {
             .iter()
             .any(|part| part.is_empty() || *part == "." || *part == "..")
         {
-            return unusable("//, . and .. are not allowed");
+            return unusable(PathProblem::Indirect);
         }
         if parts
             .iter()
             .any(|part| part.contains("**") && *part != "**")
         {
-            return unusable("write ** alone between slashes");
+            return unusable(PathProblem::WildcardWithin);
         }
         Ok(Self {
             is_absolute,
@@ -62,8 +87,9 @@ impl PathPattern {
         })
     }
 
-    /// Returns whether a real path, with the real path of the run's directory, certainly matches. What belongs to git
-    /// matches no wildcard, because hooks and configuration there are programs that run later.
+    /// Returns whether a real path, with the real path of the run's directory, certainly matches.
+    /// What belongs to git matches no wildcard, because hooks and configuration there are programs
+    /// that run later.
     #[must_use]
     pub fn matches(&self, real: &str, directory: &str) -> bool {
         let Some(parts) = self.parts_of(real, directory) else {
@@ -80,7 +106,7 @@ impl PathPattern {
 
     /// Returns whether a path may match, ignoring case. `..` is resolved by name.
     #[must_use]
-    pub fn may_match(&self, path: &str, directory: &str) -> bool {
+    pub(crate) fn may_match(&self, path: &str, directory: &str) -> bool {
         let path = absolute(path, directory);
         let Some(parts) = self.parts_of(&path, directory) else {
             return false;

@@ -2,7 +2,8 @@
 
 use super::command_words::base_name;
 
-/// Programs whose arguments are programs or code. A pattern that allows one of them must be spelled out.
+/// Programs whose arguments are programs or code. A pattern that allows one of them must be spelled
+/// out.
 #[rustfmt::skip]
 const RUNNERS: &[&str] = &[
     // Shells.
@@ -20,8 +21,9 @@ const RUNNERS: &[&str] = &[
     "m4", "dc", "ed", "ex", "vi", "vim", "nvim", "view", "emacs", "less", "more", "most", "man", "psql", "mysql", "sqlite3",
 ];
 
-/// Programs with options or variables that run other programs, or that read a file which does. In a pattern that allows one of them, `**` and options
-/// that are not written out would allow any program.
+/// Programs with options or variables that run other programs, or that read a file which does. In a
+/// pattern that allows one of them, `**` and options that are not written out would allow any
+/// program.
 #[rustfmt::skip]
 const WITH_RUNNING_OPTIONS: &[&str] = &[
     // Builds and packages.

@@ -731,7 +731,8 @@ fn any_operation() -> impl Strategy<Value = Operation> {
 }
 
 proptest! {
-    /// The same conditions that allow would also deny, so no spelling that is allowed escapes the rule that denies it.
+    /// The same conditions that allow would also deny, so no spelling that is allowed escapes the
+    /// rule that denies it.
     #[test]
     fn certainty_implies_possibility(conditions in any_conditions(), operation in any_operation()) {
         if allows(&conditions, &operation) {

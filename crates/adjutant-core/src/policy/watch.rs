@@ -1,7 +1,8 @@
 //! Decides when a change of the configured policies counts.
 //!
-//! A run without a fence can write the configuration. So a change counts at once only if no run has been live since the
-//! policies were last seen unchanged. Any other change waits until the person trusts it; until then, it only restricts.
+//! A run without a fence can write the configuration. So a change counts at once only if no run has
+//! been live since the policies were last seen unchanged. Any other change waits until the person
+//! trusts it; until then, it only restricts.
 
 use super::{ApprovalQuery, Policy, PolicyDecision, deciding};
 
@@ -19,11 +20,13 @@ pub enum FilePolicies {
 pub struct Observation {
     /// The policies of the file are in effect from now on.
     pub accepts: bool,
-    /// A run is live, or was live when the policies changed or could not be read: a change needs the person's trust.
+    /// A run is live, or was live when the policies changed or could not be read: a change needs
+    /// the person's trust.
     pub is_guarded: bool,
 }
 
-/// Observes the file. `is_guarded`: the result of the last observation. `has_live_runs`: a run can write the file now.
+/// Observes the file. `is_guarded`: the result of the last observation. `has_live_runs`: a run can
+/// write the file now.
 #[must_use]
 pub fn observe(file: FilePolicies, is_guarded: bool, has_live_runs: bool) -> Observation {
     match file {
@@ -46,8 +49,8 @@ pub fn observe(file: FilePolicies, is_guarded: bool, has_live_runs: bool) -> Obs
     }
 }
 
-/// Returns the policy that decides about a request while a change waits: the more restrictive decision of the policies in
-/// effect and of the change. `None`: the request is asked.
+/// Returns the policy that decides about a request while a change waits: the more restrictive
+/// decision of the policies in effect and of the change. `None`: the request is asked.
 #[must_use]
 pub fn deciding_with_change<'a>(
     in_effect: &'a [Policy],

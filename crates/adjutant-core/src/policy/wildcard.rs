@@ -45,7 +45,7 @@ impl Wildcard {
 
     /// Returns whether a whole word matches, ignoring the case of ASCII letters.
     #[must_use]
-    pub fn matches_any_case(&self, word: &str) -> bool {
+    pub(crate) fn matches_any_case(&self, word: &str) -> bool {
         Self(self.0.to_ascii_lowercase()).matches(&word.to_ascii_lowercase())
     }
 }

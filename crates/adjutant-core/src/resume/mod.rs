@@ -1,7 +1,8 @@
-//! Composes the prompt of a later attempt: the task, the checkpoint, the decisions since then, the open requests and
-//! the next step, under the protocol's headings.
+//! Composes the prompt of a later attempt: the task, the checkpoint, the decisions since then, the
+//! open requests and the next step, under the protocol's headings.
 //!
-//! Unindented lines are Adjutant's. All text of others, including the run's own, is quoted: see [`crate::quote`].
+//! Unindented lines are Adjutant's. All text of others, including the run's own, is quoted: see
+//! [`crate::quote`].
 
 mod open;
 mod recap;
@@ -10,7 +11,9 @@ mod settled;
 mod tests;
 
 pub use open::{OPEN_NAMED_MAX, OpenRequest, OpenRequestState};
-pub use recap::{EARLIER_BYTES_MAX, EARLIER_MAX, Recap};
+#[cfg(test)]
+use recap::EARLIER_BYTES_MAX;
+pub use recap::{EARLIER_MAX, Recap};
 use settled::{NAME_CHARS_MAX, field, lines};
 pub use settled::{
     QuestionOutcome, SentMessage, SettledApproval, SettledDelegation, SettledQuestion,

@@ -2,10 +2,10 @@
 
 use super::settled::{SentMessage, SettledRequest};
 
-/// Limits of the earlier decisions and messages that a new attempt receives again: the number of the newest ones, and
-/// their bytes. Decisions and messages are counted separately.
+/// Limits of the earlier decisions and messages that a new attempt receives again: the number of
+/// the newest ones, and their bytes. Decisions and messages are counted separately.
 pub const EARLIER_MAX: usize = 50;
-pub const EARLIER_BYTES_MAX: usize = 16 * 1024;
+pub(crate) const EARLIER_BYTES_MAX: usize = 16 * 1024;
 
 /// Earlier decisions or messages, within the limits.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

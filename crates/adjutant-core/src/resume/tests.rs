@@ -440,7 +440,8 @@ fn open_requests_explain_how_to_get_their_answers() {
     assert!(!compose("T", &Resumption::default()).contains("STILL OPEN"));
 }
 
-/// Returns the unindented lines of a prompt: headings and sentences whole, and the labels of labelled lines.
+/// Returns the unindented lines of a prompt: headings and sentences whole, and the labels of
+/// labelled lines.
 fn margin(prompt: &str) -> Vec<String> {
     let ours = prompt
         .lines()

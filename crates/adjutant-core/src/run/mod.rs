@@ -5,8 +5,10 @@
 //!    │  <────────┘ │          │            │           │
 //!    └─────────────┴──────────┴────────────┴───────────┴──────> Finished
 //! ```
-//! A finished run never changes. "Waiting" is not a state: a waiting run is a live one with an open blocking request.
+//! A finished run never changes. "Waiting" is not a state: a waiting run is a live one with an open
+//! blocking request.
 
+mod effect;
 mod outcome;
 mod parking;
 mod state;
@@ -15,6 +17,7 @@ mod stop_reason;
 #[cfg(test)]
 mod tests;
 
+pub use effect::{RunChange, RunEffect};
 pub use outcome::{Cause, Exit, Failure, Outcome, OutcomeKind, Verdict};
 pub use parking::{Blocking, awaits_requests, resumes_now};
 pub use state::{AttemptEnd, Retention, RunEvent, RunState, RunStateKind, StateRefusal, apply};

@@ -3,8 +3,7 @@
 use super::outcome::{Cause, Exit, Failure, Outcome, Verdict};
 use super::stop_reason::StopReason;
 use crate::signal::UnreadableEnd;
-use crate::words;
-use crate::{Denied, SteadyTime};
+use crate::{Denied, SteadyTime, words};
 
 /// The state of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -81,7 +80,8 @@ pub struct AttemptEnd {
     pub verdict: Option<Verdict>,
     /// When a rate-limited run resumes automatically. `None`: it does not.
     pub again_at: Option<SteadyTime>,
-    /// The run must not resume by itself: after a rate limit it stays stopped until a caller resumes it.
+    /// The run must not resume by itself: after a rate limit it stays stopped until a caller
+    /// resumes it.
     pub waits_for_caller: bool,
     /// The run reported its own failure, so it is never shown as success.
     pub failure_reported: bool,
@@ -89,11 +89,13 @@ pub struct AttemptEnd {
     pub blocking_request_open: bool,
     /// The attempt left a checkpoint, so a failed run can be resumed.
     pub checkpoint_left: bool,
-    /// What the blocks lead to that the run printed and that cannot be read, if it did not fix them.
+    /// What the blocks lead to that the run printed and that cannot be read, if it did not fix
+    /// them.
     pub unreadable: Option<UnreadableEnd>,
     /// The agent can resume where it stopped.
     pub can_resume: bool,
-    /// The agent exited before its supervisor began to stop it, so a stop that is in progress came too late.
+    /// The agent exited before its supervisor began to stop it, so a stop that is in progress came
+    /// too late.
     pub by_itself: bool,
 }
 
@@ -158,7 +160,8 @@ impl StateRefusal {
 /// Returns the state of a run after an event.
 ///
 /// # Errors
-/// `Finished` for any event of a finished run, `NotIn` for an event that is not valid in this state.
+/// `Finished` for any event of a finished run, `NotIn` for an event that is not valid in this
+/// state.
 pub fn apply(
     state: RunState,
     event: RunEvent,
@@ -166,22 +169,46 @@ pub fn apply(
     retention: Retention,
 ) -> Result<RunState, StateRefusal> {
     use RunEvent as E;
-    use RunState as S;
-    let stopped = |reason| S::Stopped {
+    if let RunState::Finished(outcome) = state {
+        return Err(StateRefusal::Finished(outcome));
+    }
+    let stopped = |reason| RunState::Stopped {
         reason,
         until: now.plus_ms(retention.stopped_ms),
     };
-    let wrong = |wanted| {
-        Err(StateRefusal::NotIn {
-            state: state.word(),
-            wanted,
-        })
+    let next = match event {
+        E::Claimed | E::NotStarted | E::Started | E::SpawnFailed | E::Refused(_) | E::FellBack => {
+            after_start(state, event, stopped)
+        }
+        E::StopAsked(reason) => after_stop_asked(state, reason, stopped),
+        E::Ended(end) => after_end(state, end, stopped),
+        E::SupervisorLost => after_loss(state, StopReason::SupervisorLost, stopped),
+        E::HostLost => after_loss(state, StopReason::HostLost, stopped),
+        E::Resumed => match state {
+            RunState::Stopped { .. } => Ok(RunState::Queued),
+            _ => Err("resumed"),
+        },
+        E::Retired => match state {
+            RunState::Stopped { reason, .. } => Ok(RunState::Finished(retired(reason))),
+            _ => Err("expired"),
+        },
     };
-    match (state, event) {
-        (S::Finished(outcome), _) => Err(StateRefusal::Finished(outcome)),
+    next.map_err(|wanted| StateRefusal::NotIn {
+        state: state.word(),
+        wanted,
+    })
+}
 
+/// The next state, or what the run cannot be in its state.
+type Next = Result<RunState, &'static str>;
+
+/// Returns the state after a step of the start of an attempt.
+fn after_start(state: RunState, event: RunEvent, stopped: impl Fn(StopReason) -> RunState) -> Next {
+    use RunEvent as E;
+    use RunState as S;
+    match (state, event) {
         (S::Queued, E::Claimed) => Ok(S::Starting),
-        (_, E::Claimed) => wrong("started"),
+        (_, E::Claimed) => Err("started"),
 
         (S::Starting, E::NotStarted) => Ok(S::Queued),
         (S::Stopping(StopReason::Cancelled), E::NotStarted) => Ok(S::Finished(Outcome::Cancelled)),
@@ -189,104 +216,104 @@ pub fn apply(
             Ok(stopped(reason))
         }
         (S::Stopping(_), E::NotStarted) => Ok(S::Queued),
-        (_, E::NotStarted) => wrong("started again"),
+        (_, E::NotStarted) => Err("started again"),
 
         (S::Starting, E::Started) => Ok(S::Running),
         (S::Stopping(_), E::Started) => Ok(state),
-        (_, E::Started) => wrong("started"),
+        (_, E::Started) => Err("started"),
 
         (S::Starting, E::SpawnFailed) => Ok(S::Finished(Outcome::SpawnFailed)),
         (S::Stopping(StopReason::Cancelled), E::SpawnFailed) => Ok(S::Finished(Outcome::Cancelled)),
         (S::Stopping(_), E::SpawnFailed) => Ok(S::Finished(Outcome::SpawnFailed)),
-        (_, E::SpawnFailed) => wrong("ended as not started"),
+        (_, E::SpawnFailed) => Err("ended as not started"),
 
         (S::Stopping(StopReason::Cancelled), E::Refused(_)) => Ok(S::Finished(Outcome::Cancelled)),
         (S::Starting | S::Stopping(_), E::Refused(cause)) => {
             Ok(S::Finished(Outcome::Failed(Failure::Agent(cause))))
         }
-        (_, E::Refused(_)) => wrong("refused"),
+        (_, E::Refused(_)) => Err("refused"),
 
-        (S::Starting | S::Running, E::FellBack) => Ok(S::Queued),
-        (_, E::FellBack) => wrong("moved to another agent"),
+        (S::Starting | S::Running, _) => Ok(S::Queued),
+        (_, _) => Err("moved to another agent"),
+    }
+}
 
-        (S::Queued | S::Stopped { .. }, E::StopAsked(StopReason::Cancelled)) => {
+/// Returns the state after a caller or a limit has asked to stop.
+fn after_stop_asked(
+    state: RunState,
+    reason: StopReason,
+    stopped: impl Fn(StopReason) -> RunState,
+) -> Next {
+    use RunState as S;
+    match (state, reason) {
+        (S::Queued | S::Stopped { .. }, StopReason::Cancelled) => {
             Ok(S::Finished(Outcome::Cancelled))
         }
-        (S::Queued, E::StopAsked(reason @ (StopReason::Paused | StopReason::Budget))) => {
-            Ok(stopped(reason))
-        }
+        (S::Queued, StopReason::Paused | StopReason::Budget) => Ok(stopped(reason)),
         // A caller's pause is not ended by the memory that is free again.
         (
             S::Stopped {
                 reason: StopReason::MemoryPressure,
                 ..
             },
-            E::StopAsked(StopReason::Paused),
+            StopReason::Paused,
         ) => Ok(stopped(StopReason::Paused)),
-        (S::Stopping(StopReason::MemoryPressure), E::StopAsked(StopReason::Paused)) => {
+        (S::Stopping(StopReason::MemoryPressure), StopReason::Paused) => {
             Ok(S::Stopping(StopReason::Paused))
         }
-        (S::Queued | S::Stopped { .. }, E::StopAsked(_)) => wrong("stopped"),
-        (S::Starting | S::Running, E::StopAsked(reason)) => Ok(S::Stopping(reason)),
+        (S::Queued | S::Stopped { .. } | S::Finished(_), _) => Err("stopped"),
+        (S::Starting | S::Running, reason) => Ok(S::Stopping(reason)),
         // A cancel overrides any other stop in progress. Nothing overrides a cancel.
-        (S::Stopping(_), E::StopAsked(StopReason::Cancelled)) => {
-            Ok(S::Stopping(StopReason::Cancelled))
-        }
-        (S::Stopping(_), E::StopAsked(_)) => Ok(state),
+        (S::Stopping(_), StopReason::Cancelled) => Ok(S::Stopping(StopReason::Cancelled)),
+        (S::Stopping(_), _) => Ok(state),
+    }
+}
 
-        (S::Starting | S::Running, E::Ended(end)) => Ok(state_after_end(end, stopped)),
-        (S::Stopping(StopReason::Cancelled), E::Ended(_)) => Ok(S::Finished(Outcome::Cancelled)),
-        (S::Stopping(reason), E::Ended(end))
+/// Returns the state after the agent's process has exited.
+fn after_end(state: RunState, end: AttemptEnd, stopped: impl Fn(StopReason) -> RunState) -> Next {
+    use RunState as S;
+    match state {
+        S::Starting | S::Running => Ok(state_after_end(end, stopped)),
+        S::Stopping(StopReason::Cancelled) => Ok(S::Finished(Outcome::Cancelled)),
+        S::Stopping(reason)
             if reason.is_announced() && end.blocking_request_open && !end.can_resume =>
         {
             Ok(S::Finished(Outcome::Failed(Failure::Unanswered)))
         }
         // The stop came too late. Resuming the run would do its work again.
-        (S::Stopping(reason), E::Ended(end)) if end.by_itself && !reason.outlasts_an_exit() => {
-            match state_after_end(end, stopped) {
+        S::Stopping(reason) if end.by_itself && !reason.outlasts_an_exit() => {
+            match state_after_end(end, &stopped) {
                 finished @ S::Finished(_) => Ok(finished),
                 _ => Ok(stopped(reason)),
             }
         }
         // It has finished its work with what it used last.
-        (
-            S::Stopping(StopReason::Budget),
-            E::Ended(
-                end @ AttemptEnd {
-                    verdict: Some(Verdict::Succeeded),
-                    exit: Exit::Code(0),
-                    ..
-                },
-            ),
-        ) if !end.blocking_request_open => Ok(state_after_end(end, stopped)),
-        (S::Stopping(reason), E::Ended(_)) => Ok(stopped(reason)),
-        (S::Queued | S::Stopped { .. }, E::Ended(_)) => wrong("ended"),
+        S::Stopping(StopReason::Budget)
+            if (end.verdict, end.exit) == (Some(Verdict::Succeeded), Exit::Code(0))
+                && !end.blocking_request_open =>
+        {
+            Ok(state_after_end(end, stopped))
+        }
+        S::Stopping(reason) => Ok(stopped(reason)),
+        S::Queued | S::Stopped { .. } | S::Finished(_) => Err("ended"),
+    }
+}
 
-        (S::Stopping(StopReason::Cancelled), E::SupervisorLost | E::HostLost) => {
-            Ok(S::Finished(Outcome::Cancelled))
-        }
-        (S::Starting | S::Running | S::Stopping(_), E::SupervisorLost) => {
-            Ok(stopped(StopReason::SupervisorLost))
-        }
-        (S::Starting | S::Running | S::Stopping(_), E::HostLost) => {
-            Ok(stopped(StopReason::HostLost))
-        }
-        (S::Queued | S::Stopped { .. }, E::SupervisorLost | E::HostLost) => wrong("lost"),
+/// Returns the state after the supervisor or the host of a live attempt was lost.
+fn after_loss(state: RunState, lost: StopReason, stopped: impl Fn(StopReason) -> RunState) -> Next {
+    use RunState as S;
+    match state {
+        S::Stopping(StopReason::Cancelled) => Ok(S::Finished(Outcome::Cancelled)),
+        S::Starting | S::Running | S::Stopping(_) => Ok(stopped(lost)),
+        S::Queued | S::Stopped { .. } | S::Finished(_) => Err("lost"),
+    }
+}
 
-        (S::Stopped { .. }, E::Resumed) => Ok(S::Queued),
-        (_, E::Resumed) => wrong("resumed"),
-
-        (
-            S::Stopped {
-                reason: StopReason::SupervisorLost | StopReason::HostLost,
-                ..
-            },
-            E::Retired,
-        ) => Ok(S::Finished(Outcome::Lost)),
-        (S::Stopped { reason, .. }, E::Retired) => {
-            Ok(S::Finished(Outcome::Failed(Failure::NotResumed(reason))))
-        }
-        (_, E::Retired) => wrong("expired"),
+/// Returns the outcome of a run that was stopped and not resumed in time.
+fn retired(reason: StopReason) -> Outcome {
+    match reason {
+        StopReason::SupervisorLost | StopReason::HostLost => Outcome::Lost,
+        reason => Outcome::Failed(Failure::NotResumed(reason)),
     }
 }
 

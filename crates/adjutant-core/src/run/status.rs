@@ -42,8 +42,8 @@ words!(RunStatus {
     Cancelled = "cancelled",
 });
 
-/// Returns the status of a run. `claim` is the run's report about its end, if any: less than success is never shown as
-/// success.
+/// Returns the status of a run. `claim` is the run's report about its end, if any: less than
+/// success is never shown as success.
 #[must_use]
 pub fn status(state: RunState, open: OpenRequests, claim: Option<Claim>) -> RunStatus {
     match state {

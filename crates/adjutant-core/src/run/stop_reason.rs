@@ -17,7 +17,8 @@ pub enum StopReason {
     Budget,
     /// Its supervisor died; what the agent did since its last fact is unknown.
     SupervisorLost,
-    /// Its runner had no contact with the hub for longer than the lease. Its agent has ended by then.
+    /// Its runner had no contact with the hub for longer than the lease. Its agent has ended by
+    /// then.
     HostLost,
     /// It ended with a blocking request open and waits for the answer.
     Parked,
@@ -53,8 +54,8 @@ words!(StopReason {
 });
 
 impl StopReason {
-    /// Returns whether the run itself announces such a stop. Its agent may finish its work, and is terminated only if
-    /// it has not exited within the grace period.
+    /// Returns whether the run itself announces such a stop. Its agent may finish its work, and is
+    /// terminated only if it has not exited within the grace period.
     #[must_use]
     pub fn is_announced(self) -> bool {
         match self {
@@ -80,8 +81,8 @@ impl StopReason {
         matches!(self, Self::RateLimited | Self::Overloaded)
     }
 
-    /// Returns whether such a stop takes effect even if the agent had exited before it: the run itself has stopped, or only another attempt
-    /// can receive what it asked for.
+    /// Returns whether such a stop takes effect even if the agent had exited before it: the run
+    /// itself has stopped, or only another attempt can receive what it asked for.
     #[must_use]
     pub fn outlasts_an_exit(self) -> bool {
         self.is_announced() || matches!(self, Self::Parked | Self::UnreadableBlock)

@@ -39,10 +39,10 @@ impl Field {
         }
     }
 
-    /// Returns the value as a list of texts. A text becomes one entry for each line that is not empty, without its
-    /// list marker.
+    /// Returns the value as a list of texts. A text becomes one entry for each line that is not
+    /// empty, without its list marker.
     #[must_use]
-    pub fn to_texts(&self) -> Vec<String> {
+    pub(crate) fn to_texts(&self) -> Vec<String> {
         match self {
             Self::List(items) => items
                 .iter()

@@ -1,13 +1,40 @@
-//! Reads a block as `key: value` lines, as its author meant them, if it is not YAML or YAML would drop a part of it.
+//! Reads a block as `key: value` lines, as its author meant them, if it is not YAML or YAML would
+//! drop a part of it.
 //!
-//! A line that begins with the name of a field of this kind begins that field; every other line continues the field before
-//! it. Nothing is cut at a `#`, and no first character has a meaning. A field that is given twice, or text that belongs to no field,
-//! makes the meaning uncertain: such a block is refused.
+//! A line that begins with the name of a field of this kind begins that field; every other line
+//! continues the field before it. Nothing is cut at a `#`, and no first character has a meaning. A
+//! field that is given twice, or text that belongs to no field, makes the meaning uncertain: such a
+//! block is refused.
 
 use super::field::Field;
 use super::kind::SignalKind;
 use super::marker::indentation;
 use super::shape::{self, Shape};
+use crate::shorten;
+
+/// Maximum number of characters of an invalid line in its refusal.
+const LINE_SHOWN_CHARS_MAX: usize = 40;
+
+/// Why the lines of a block are not its fields. Lines are counted from 1.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum LineError {
+    #[error("line {line}: {field} is given twice")]
+    Twice { line: usize, field: &'static str },
+    #[error("line {line}: no field begins with {text:?}")]
+    NoField { line: usize, text: String },
+    #[error("it has no fields")]
+    Empty,
+}
+
+impl LineError {
+    /// `at`: the index of the line.
+    fn no_field(at: usize, line: &str) -> Self {
+        Self::NoField {
+            line: at + 1,
+            text: shorten::to_chars(line.trim(), LINE_SHOWN_CHARS_MAX).into_owned(),
+        }
+    }
+}
 
 /// A line of a block that begins a field.
 struct Begun<'a> {
@@ -19,9 +46,10 @@ struct Begun<'a> {
     in_list: bool,
 }
 
-/// Removes what surrounds the fields of a block: a code fence, document markers, and blanks at the start of all lines.
+/// Removes what surrounds the fields of a block: a code fence, document markers, and blanks at the
+/// start of all lines.
 #[must_use]
-pub fn without_frame(text: &str) -> String {
+pub(crate) fn without_frame(text: &str) -> String {
     let is_fence = |line: &str| {
         let line = line.trim();
         (line.starts_with("```") || line.starts_with("~~~"))
@@ -62,9 +90,10 @@ pub fn without_frame(text: &str) -> String {
     out
 }
 
-/// Removes the text after an unclosed block's fields: everything from an empty line on that no further field follows.
+/// Removes the text after an unclosed block's fields: everything from an empty line on that no
+/// further field follows.
 #[must_use]
-pub fn without_prose(kind: SignalKind, text: &str) -> String {
+pub(crate) fn without_prose(kind: SignalKind, text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let is_field = |line: &&str| {
         begins(line, |name| shape::field_of(kind, name)).is_some() || indentation(line) > 0
@@ -86,7 +115,7 @@ pub fn without_prose(kind: SignalKind, text: &str) -> String {
 ///
 /// # Errors
 /// What is uncertain, for the run that wrote it.
-pub fn flat(kind: SignalKind, text: &str) -> Result<Field, String> {
+pub(super) fn flat(kind: SignalKind, text: &str) -> Result<Field, LineError> {
     let lines: Vec<&str> = text.lines().collect();
     fields(&lines, &|name| shape::field_of(kind, name)).map(Field::Map)
 }
@@ -94,7 +123,7 @@ pub fn flat(kind: SignalKind, text: &str) -> Result<Field, String> {
 fn fields(
     lines: &[&str],
     lookup: &dyn Fn(&str) -> Option<(&'static str, Shape)>,
-) -> Result<Vec<(String, Field)>, String> {
+) -> Result<Vec<(String, Field)>, LineError> {
     let mut done: Vec<(String, Field)> = Vec::new();
     let mut open: Option<(Begun<'_>, Vec<&str>)> = None;
     let mut first: Option<(usize, bool)> = None;
@@ -113,7 +142,10 @@ fn fields(
                     done.push((before.name.to_owned(), value(&before, &rest)?));
                 }
                 if done.iter().any(|(known, _)| known == begun.name) {
-                    return Err(format!("line {}: {} is given twice", at + 1, begun.name));
+                    return Err(LineError::Twice {
+                        line: at + 1,
+                        field: begun.name,
+                    });
                 }
                 open = Some((begun, Vec::new()));
             }
@@ -121,28 +153,18 @@ fn fields(
             (None, None) if line.trim().is_empty() || line.trim_start().starts_with('#') => {}
             (None, Some((before, _))) if before.shape == Shape::Line => {
                 if !line.trim().is_empty() && !line.trim_start().starts_with(['#', '`', '~']) {
-                    return Err(format!(
-                        "line {}: no field begins with {:?}",
-                        at + 1,
-                        line.trim().chars().take(40).collect::<String>()
-                    ));
+                    return Err(LineError::no_field(at, line));
                 }
             }
             (None, Some((_, rest))) => rest.push(line),
-            (None, None) => {
-                return Err(format!(
-                    "line {}: no field begins with {:?}",
-                    at + 1,
-                    line.trim().chars().take(40).collect::<String>()
-                ));
-            }
+            (None, None) => return Err(LineError::no_field(at, line)),
         }
     }
     if let Some((before, rest)) = open {
         done.push((before.name.to_owned(), value(&before, &rest)?));
     }
     if done.is_empty() {
-        Err("it has no fields".to_owned())
+        Err(LineError::Empty)
     } else {
         Ok(done)
     }
@@ -200,7 +222,7 @@ fn begins<'a>(
     })
 }
 
-fn value(begun: &Begun<'_>, rest: &[&str]) -> Result<Field, String> {
+fn value(begun: &Begun<'_>, rest: &[&str]) -> Result<Field, LineError> {
     match begun.shape {
         Shape::Line => Ok(Field::Text(single(begun.value))),
         Shape::Text => Ok(Field::Text(text(begun.value, rest))),
@@ -239,7 +261,7 @@ fn value(begun: &Begun<'_>, rest: &[&str]) -> Result<Field, String> {
 }
 
 /// Reads one entry of a list of questions: fields, or the question itself.
-fn question(lines: &[&str]) -> Result<Field, String> {
+fn question(lines: &[&str]) -> Result<Field, LineError> {
     let lookup = |name: &str| shape::find(shape::QUESTION, name);
     if lines
         .iter()
@@ -293,7 +315,8 @@ fn single(value: &str) -> String {
     quoted(value).unwrap_or_else(|| value.trim_matches(['`', '*']).to_owned())
 }
 
-/// Returns the whole text of a field: the rest of its first line and all following lines, without their common indentation.
+/// Returns the whole text of a field: the rest of its first line and all following lines, without
+/// their common indentation.
 fn text(value: &str, rest: &[&str]) -> String {
     let header = value
         .strip_prefix(['|', '>'])
@@ -365,9 +388,10 @@ fn quoted(text: &str) -> Option<String> {
     Some(out)
 }
 
-/// Returns whether fields contain everything that the text of their block says. A YAML parser drops comments, anchors and tags.
+/// Returns whether fields contain everything that the text of their block says. A YAML parser drops
+/// comments, anchors and tags.
 #[must_use]
-pub fn covers(text: &str, fields: &Field) -> bool {
+pub(super) fn covers(text: &str, fields: &Field) -> bool {
     let mut said = String::new();
     collect(fields, &mut said);
     significant(&without_escapes(text)).eq(significant(&said))

@@ -24,7 +24,8 @@ impl SignalKind {
         Self::Approval,
     ];
 
-    /// Returns the word in the brackets of a block's first line, which is also `signal_type` in the JSON form.
+    /// Returns the word in the brackets of a block's first line, which is also `signal_type` in the
+    /// JSON form.
     #[must_use]
     pub fn tag(self) -> &'static str {
         match self {

@@ -1,8 +1,9 @@
 //! The lines that begin and end a block, in the decorations that language models add.
 //!
-//! A marker stands alone on its line. It may be a Markdown heading, a list entry, emphasized, code or escaped, in any case, and
-//! punctuation may follow. A line that begins with `>` is a quotation: Markdown repeats the words of others that way, and so do
-//! Adjutant's own messages, so that a program that prints its prompt signals nothing.
+//! A marker stands alone on its line. It may be a Markdown heading, a list entry, emphasized, code
+//! or escaped, in any case, and punctuation may follow. A line that begins with `>` is a quotation:
+//! Markdown repeats the words of others that way, and so do Adjutant's own messages, so that a
+//! program that prints its prompt signals nothing.
 
 use super::kind::SignalKind;
 
@@ -27,8 +28,9 @@ pub fn opening(line: &str) -> Option<Opening> {
     })
 }
 
-/// Returns whether a line ends the block that `begun` began. An indented marker is part of a field. The tag of another kind
-/// ends the block too, since the fields decide whether the block is complete.
+/// Returns whether a line ends the block that `begun` began. An indented marker is part of a field.
+/// The tag of another kind ends the block too, since the fields decide whether the block is
+/// complete.
 #[must_use]
 pub fn closes(line: &str, begun: Opening) -> bool {
     if line.len() > MARKER_BYTES_MAX || indentation(line) > begun.indent {
@@ -61,7 +63,7 @@ pub fn mentioned(line: &str) -> Option<SignalKind> {
 
 /// Returns a text without the blocks in it.
 #[must_use]
-pub fn without_blocks(text: &str) -> String {
+pub(crate) fn without_blocks(text: &str) -> String {
     let mut begun: Option<Opening> = None;
     let mut out = String::with_capacity(text.len());
     for line in text.lines() {

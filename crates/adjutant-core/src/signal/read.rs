@@ -6,11 +6,11 @@ use super::content::{
 use super::field::Field;
 use super::flat::{covers, flat, without_frame, without_prose};
 use super::kind::SignalKind;
-use crate::RunId;
 use crate::budget::Budget;
 use crate::checkpoint::Checkpoint;
 use crate::report::{Claim, Report};
 use crate::words::{Words, spoken_first};
+use crate::{RunId, shorten};
 use std::fmt;
 
 /// The run that has printed a block.
@@ -26,7 +26,8 @@ pub struct Own<'a> {
 pub enum Reading {
     /// It is a valid signal of this run.
     Exact(Signal),
-    /// It is not valid as it stands, but its meaning is certain. `dropped`: a field that is not valid and has no effect.
+    /// It is not valid as it stands, but its meaning is certain. `dropped`: a field that is not
+    /// valid and has no effect.
     Flat {
         signal: Signal,
         dropped: Option<SignalError>,
@@ -111,7 +112,8 @@ impl fmt::Display for SignalError {
     }
 }
 
-/// Reads the text between the markers of a block. `yaml` parses it. `is_closed`: its closing line is there.
+/// Reads the text between the markers of a block. `yaml` parses it. `is_closed`: its closing line
+/// is there.
 #[must_use]
 pub fn read_block(
     kind: SignalKind,
@@ -226,7 +228,8 @@ pub fn read_broken(text: &str, why: SignalError, own: Own<'_>) -> Reading {
     }
 }
 
-/// Returns what is wrong with the timestamp of a block. It has no effect, so it makes no block unreadable.
+/// Returns what is wrong with the timestamp of a block. It has no effect, so it makes no block
+/// unreadable.
 fn bad_timestamp(fields: &Field) -> Option<SignalError> {
     let given = optional(fields, "timestamp").filter(|given| !is_iso_8601(given))?;
     Some(unusable("timestamp", &given, "ISO 8601"))
@@ -279,7 +282,7 @@ pub fn read(kind: SignalKind, fields: &Field, own: Own<'_>) -> Result<Signal, Si
         None => return Err(SignalError::Missing("agent_id")),
         Some(agent) if !names(&agent, own) => {
             return Err(SignalError::Foreign {
-                given: agent.chars().take(80).collect(),
+                given: shorten::to_chars(&agent, 80).into_owned(),
                 own: own.id,
             });
         }
@@ -305,7 +308,8 @@ pub fn read(kind: SignalKind, fields: &Field, own: Own<'_>) -> Result<Signal, Si
     }
 }
 
-/// Returns whether a text names the run: by its name, by its id, or, as in its environment, with the number of the attempt.
+/// Returns whether a text names the run: by its name, by its id, or, as in its environment, with
+/// the number of the attempt.
 fn names(agent: &str, own: Own<'_>) -> bool {
     let agent = agent
         .trim()
@@ -335,7 +339,7 @@ fn read_required(fields: &Field, key: &'static str) -> Result<String, SignalErro
 fn unusable(field: &'static str, given: &str, wanted: &'static str) -> SignalError {
     SignalError::Unusable {
         field,
-        given: given.chars().take(80).collect(),
+        given: shorten::to_chars(given, 80).into_owned(),
         wanted,
     }
 }

@@ -81,7 +81,8 @@ const APPROVAL: &[(&str, Shape)] = &[
     ("default", Line),
 ];
 
-/// Returns the name and the shape of a field of this kind. `name` is in lower case with underscores.
+/// Returns the name and the shape of a field of this kind. `name` is in lower case with
+/// underscores.
 pub(super) fn field_of(kind: SignalKind, name: &str) -> Option<(&'static str, Shape)> {
     let own = match kind {
         SignalKind::Clarification => CLARIFICATION,

@@ -2,8 +2,7 @@
 
 use super::read::is_iso_8601;
 use super::*;
-use crate::RunId;
-use crate::Time;
+use crate::{RunId, Time};
 
 fn id() -> RunId {
     RunId::new(Time(1), [1; 10])

@@ -1,12 +1,13 @@
-//! What is done about a run's blocks that cannot be read: the run is notified once, as a compiler reports an error, so that it can
-//! fix its block. If it does not, it needs a person or client: such a run never counts as a success.
+//! What is done about a run's blocks that cannot be read: the run is notified once, as a compiler
+//! reports an error, so that it can fix its block. If it does not, it needs a person or client:
+//! such a run never counts as a success.
 
 use super::kind::SignalKind;
-use crate::RunId;
 use crate::id::EventSeq;
+use crate::{RunId, shorten};
 
 /// How many blocks of one run it is notified of. Each can cost an attempt.
-pub const NOTIFIED_MAX: usize = 3;
+pub(crate) const NOTIFIED_MAX: usize = 3;
 /// How many unreadable blocks of one run are recorded.
 pub const RECORDED_MAX: usize = 20;
 /// How much of a block is quoted to its run: lines, and bytes of each.
@@ -58,7 +59,8 @@ pub fn is_notified(known: &[UnreadableBlock], digest: &str) -> bool {
     notified < NOTIFIED_MAX && known.iter().all(|block| block.digest != digest)
 }
 
-/// Returns whether a block repeats one of which the run is not notified yet, as a CLI does that prints its last message again.
+/// Returns whether a block repeats one of which the run is not notified yet, as a CLI does that
+/// prints its last message again.
 #[must_use]
 pub fn is_repeated(known: &[UnreadableBlock], digest: &str) -> bool {
     known
@@ -66,7 +68,8 @@ pub fn is_repeated(known: &[UnreadableBlock], digest: &str) -> bool {
         .any(|block| block.digest == digest && block.notice == Notice::Queued)
 }
 
-/// Returns what the end of an attempt leads to. `signals`: the signals of the run that took effect, with their positions.
+/// Returns what the end of an attempt leads to. `signals`: the signals of the run that took effect,
+/// with their positions.
 #[must_use]
 pub fn end_of(
     blocks: &[UnreadableBlock],
@@ -88,8 +91,8 @@ pub fn first_open<'a>(
     blocks.iter().find(|block| !is_fixed(block, signals))
 }
 
-/// Returns whether a later signal makes up for a block. A report or a stop replaces an earlier one. A request does not replace
-/// another one; but what a run states after the notice is its answer.
+/// Returns whether a later signal makes up for a block. A report or a stop replaces an earlier one.
+/// A request does not replace another one; but what a run states after the notice is its answer.
 fn is_fixed(block: &UnreadableBlock, signals: &[(SignalKind, EventSeq)]) -> bool {
     let replaces = |kind: SignalKind| {
         matches!(kind, SignalKind::Completion | SignalKind::Stop) && block.kind == Some(kind)
@@ -107,12 +110,10 @@ fn is_fixed(block: &UnreadableBlock, signals: &[(SignalKind, EventSeq)]) -> bool
 pub fn notice_text(kind: Option<SignalKind>, why: &str, text: &str, run: RunId) -> String {
     let tag = kind.map_or("a signal in the JSON form", SignalKind::tag);
     // A quotation, so that a CLI that prints its prompt does not print the block again.
-    let quoted = text.lines().take(QUOTED_LINES_MAX).map(|line| {
-        format!(
-            "> {}\n",
-            line.chars().take(QUOTED_LINE_CHARS_MAX).collect::<String>()
-        )
-    });
+    let quoted = text
+        .lines()
+        .take(QUOTED_LINES_MAX)
+        .map(|line| format!("> {}\n", shorten::to_chars(line, QUOTED_LINE_CHARS_MAX)));
     let more = if text.lines().count() > QUOTED_LINES_MAX {
         "> …\n"
     } else {

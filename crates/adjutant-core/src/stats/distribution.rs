@@ -28,7 +28,8 @@ impl Distribution {
         self.count
     }
 
-    /// Returns the time that `percent` percent of the times do not exceed. `None`: there is no time.
+    /// Returns the time that `percent` percent of the times do not exceed. `None`: there is no
+    /// time.
     #[must_use]
     pub fn quantile_ms(&self, percent: u64) -> Option<u64> {
         let rank = self

@@ -1,5 +1,5 @@
-//! Statistics of runs: outcomes, times, answers and costs, in all and by group. Everything is computed in one pass over
-//! runs, in memory that does not grow with their number.
+//! Statistics of runs: outcomes, times, answers and costs, in all and by group. Everything is
+//! computed in one pass over runs, in memory that does not grow with their number.
 
 mod distribution;
 mod tree;
@@ -76,7 +76,8 @@ pub struct RunFacts<'a> {
     /// It succeeded, and its acceptance command confirms that.
     pub is_verified: bool,
     pub has_used_chat: bool,
-    /// Time from its dispatch to its first start. `None`: it has not started, or did not wait for a slot alone.
+    /// Time from its dispatch to its first start. `None`: it has not started, or did not wait for a
+    /// slot alone.
     pub queue_ms: Option<i64>,
     pub active_ms: i64,
     /// `None`: unknown.
@@ -138,7 +139,8 @@ pub struct Tally {
     pub accepted: u64,
     pub used_chat: u64,
     pub queue_ms: Distribution,
-    /// Of each run that has asked: how long it waited for answers, requests that were open at the same time counted once.
+    /// Of each run that has asked: how long it waited for answers, requests that were open at the
+    /// same time counted once.
     pub waiting_ms: Distribution,
     pub active_ms: Distribution,
     pub answers: BTreeMap<AnswerSource, Distribution>,
@@ -194,7 +196,8 @@ impl Tally {
     }
 }
 
-/// Returns how long at least one blocking request was open. The requests are in the order in which they were asked.
+/// Returns how long at least one blocking request was open. The requests are in the order in which
+/// they were asked.
 fn waiting_ms(requests: &[RequestTimes]) -> i64 {
     let mut total: i64 = 0;
     let mut covered_until = i64::MIN;

@@ -22,7 +22,8 @@ pub struct TreeStats {
     pub runs: u64,
     /// From its first start to its last end.
     pub elapsed_ms: u64,
-    /// How long one agent would have worked on all of it in sequence, which is the active time of all runs.
+    /// How long one agent would have worked on all of it in sequence, which is the active time of
+    /// all runs.
     pub sequential_ms: u64,
     /// The sum of the known costs. `None`: none is known.
     pub cost_micros: Option<u64>,
@@ -31,7 +32,8 @@ pub struct TreeStats {
 }
 
 impl TreeTotals {
-    /// Returns the time and cost of the tree. `None`: one of its runs has not finished, or none has started.
+    /// Returns the time and cost of the tree. `None`: one of its runs has not finished, or none has
+    /// started.
     #[must_use]
     pub fn stats(&self) -> Option<TreeStats> {
         let Self {

@@ -50,7 +50,8 @@ fn is_bare(dir: &Path) -> bool {
     })
 }
 
-/// Creates the refs that keep the base of a run and the user's changes with which it starts. Existing refs stay.
+/// Creates the refs that keep the base of a run and the user's changes with which it starts.
+/// Existing refs stay.
 ///
 /// # Errors
 /// git failed, or the commit does not exist any more.
@@ -67,7 +68,8 @@ pub async fn pin_base(
     }
 }
 
-/// Makes the ref that keeps the base of a run name another commit, before a workspace is made from it.
+/// Makes the ref that keeps the base of a run name another commit, before a workspace is made from
+/// it.
 ///
 /// # Errors
 /// git failed, or the commit does not exist any more.
@@ -75,7 +77,8 @@ pub async fn move_base(repo: &Repo, run: RunId, base: &str) -> Result<(), GitErr
     own_refs::set(repo, &format!("refs/adjutant/{run}/base"), base).await
 }
 
-/// Creates the ref that keeps the commit of a run's changes for another run that resolves their conflicts.
+/// Creates the ref that keeps the commit of a run's changes for another run that resolves their
+/// conflicts.
 ///
 /// # Errors
 /// git failed.
@@ -88,7 +91,8 @@ pub async fn pin_resolved(
     pin(repo, &resolved_ref(run, by), commit).await
 }
 
-/// Returns the number of the newest snapshot of a run that contains the changes which another run received to resolve conflicts.
+/// Returns the number of the newest snapshot of a run that contains the changes which another run
+/// received to resolve conflicts.
 ///
 /// # Errors
 /// git failed.
@@ -153,8 +157,8 @@ mod tests {
     use crate::git::tests::{commit, in_repository};
     use std::time::Duration;
 
-    /// The hub and the supervisor of the first attempt both pin the base of a run. On a slow disk, one of them holds the lock for
-    /// longer than git's default timeout.
+    /// The hub and the supervisor of the first attempt both pin the base of a run. On a slow disk,
+    /// one of them holds the lock for longer than git's default timeout.
     #[test]
     fn pinning_waits_for_another_that_holds_the_lock() {
         in_repository(async |scratch| {

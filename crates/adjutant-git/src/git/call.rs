@@ -31,8 +31,9 @@ const SETTINGS: [(&str, &str); 13] = [
     ("submodule.recurse", "false"),
 ];
 
-/// Default settings, which a call can override. Writes are synced, so that an acknowledged snapshot survives a power loss. Hub and
-/// supervisor may change the same ref of a run at the same time; git's default lock timeout is 100 ms.
+/// Default settings, which a call can override. Writes are synced, so that an acknowledged snapshot
+/// survives a power loss. Hub and supervisor may change the same ref of a run at the same time;
+/// git's default lock timeout is 100 ms.
 const DEFAULTS: [(&str, &str); 3] = [
     ("core.fsync", "all"),
     ("core.filesRefLockTimeout", "10000"),
@@ -49,8 +50,8 @@ pub struct Git {
 }
 
 impl Git {
-    /// Finds git in the absolute directories of an environment's `PATH`. Skips those in the repository around `cwd`, because an agent could
-    /// have put a program there.
+    /// Finds git in the absolute directories of an environment's `PATH`. Skips those in the
+    /// repository around `cwd`, because an agent could have put a program there.
     ///
     /// # Errors
     /// [`GitError::Missing`].
@@ -155,7 +156,8 @@ impl Call<'_> {
         self
     }
 
-    /// Writes the index without syncing and without a checksum, for an index that is rebuilt when it is damaged.
+    /// Writes the index without syncing and without a checksum, for an index that is rebuilt when
+    /// it is damaged.
     pub(super) fn disposable_index(self) -> Self {
         let settings = [
             ("core.fsync", "objects,derived-metadata,reference,-index"),
@@ -299,7 +301,8 @@ impl Call<'_> {
     }
 }
 
-/// Returns the nearest ancestor of a directory, or the directory itself, that contains a git directory.
+/// Returns the nearest ancestor of a directory, or the directory itself, that contains a git
+/// directory.
 pub fn nearest_repository(dir: &Path) -> Option<&Path> {
     dir.ancestors()
         .find(|dir| dir.join(".git").symlink_metadata().is_ok())

@@ -3,8 +3,9 @@
 use super::snapshot::{read_tree, write_tree};
 use super::{GitError, Scratch};
 
-/// Stores the differences of the user's index and tree from a commit: a commit of all files that are not ignored, on top of a commit of
-/// the index. The user's index and tree do not change. `None`: there is no difference.
+/// Stores the differences of the user's index and tree from a commit: a commit of all files that
+/// are not ignored, on top of a commit of the index. The user's index and tree do not change.
+/// `None`: there is no difference.
 ///
 /// # Errors
 /// There are unresolved conflicts, or git failed.

@@ -7,10 +7,11 @@
 //!                        /reflog/<commit>  other commits in its reflogs (reset, amended or rebased commits, older stashes), and
 //!                                          previous targets of the refs above
 //! ```
-//! The refs of a clone are read through its own git directory. Its objects are packed, verified, and added to those of the user's
-//! repository. Commits that contain a file that was copied into the workspace are rewritten without it, see [`super::rewrite`].
+//! The refs of a clone are read through its own git directory. Its objects are packed, verified,
+//! and added to those of the user's repository. Commits that contain a file that was copied into
+//! the workspace are rewritten without it, see [`super::rewrite`].
 
-use super::call::error_text;
+use super::call::{Call, error_text};
 use super::rewrite::{RewrittenCommits, SearchedCommits, object_dirs};
 use super::scratch::WorkspaceTree;
 use super::{GitError, Repo, Scratch};
@@ -33,6 +34,9 @@ const PACK_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Maximum size of a file that is read from the git directory of a clone, in bytes.
 const FILE_BYTES_MAX: u64 = 64 * 1024;
 
+/// The name of the tip that is checked out.
+const HEAD: &str = "head";
+
 /// A ref of the workspace with commits that are not in the base.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Tip {
@@ -47,7 +51,8 @@ struct NewTips {
     tips: Vec<Tip>,
     /// The base is checked out.
     is_at_base: bool,
-    /// The names under which the branches and the stash that are there are kept. `None`: not all of them are known.
+    /// The names under which the branches and the stash that are there are kept. `None`: not all of
+    /// them are known.
     names: Option<HashSet<String>>,
 }
 
@@ -56,7 +61,8 @@ struct NewTips {
 pub struct KeptCommits {
     /// The one that is checked out, if the agent has made it and it is new.
     pub head: Option<String>,
-    /// Files that were copied into the workspace and that the agent committed. The kept commits do not contain them.
+    /// Files that were copied into the workspace and that the agent committed. The kept commits do
+    /// not contain them.
     pub without: Vec<String>,
 }
 
@@ -71,11 +77,12 @@ impl KeptCommits {
     }
 }
 
-/// Keeps the commits that the agent has made in the workspace under refs of its run, without the files that were copied into the
-/// workspace. Outside a workspace there is nothing to do.
+/// Keeps the commits that the agent has made in the workspace under refs of its run, without the
+/// files that were copied into the workspace. Outside a workspace there is nothing to do.
 ///
 /// # Errors
-/// git or the disk failed, an object is damaged, or too many commits contain copied files. Earlier refs are untouched.
+/// git or the disk failed, an object is damaged, or too many commits contain copied files. Earlier
+/// refs are untouched.
 pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<KeptCommits, GitError> {
     let Some((workspace, objects)) = readable_workspace(scratch)? else {
         return Ok(KeptCommits::default());
@@ -123,14 +130,14 @@ pub async fn keep_commits(scratch: &Scratch, run: RunId) -> Result<KeptCommits, 
     Ok(KeptCommits {
         head: tips
             .into_iter()
-            .find(|tip| tip.name == "head")
+            .find(|tip| tip.name == HEAD)
             .map(|tip| tip.commit),
         without,
     })
 }
 
-/// Lists the files that were copied into a workspace and that the agent committed, so that its kept commits do not contain them. Keeps
-/// nothing.
+/// Lists the files that were copied into a workspace and that the agent committed, so that its kept
+/// commits do not contain them. Keeps nothing.
 ///
 /// # Errors
 /// git failed, or the commits cannot be read.
@@ -205,7 +212,8 @@ fn rewritten_tips(tips: Vec<Tip>, rewritten: &RewrittenCommits, known: &[Tip]) -
     tips.into_iter().filter_map(new).collect()
 }
 
-/// Returns the tips that are the agent's: the base does not contain them. All their objects exist in the user's repository.
+/// Returns the tips that are the agent's: the base does not contain them. All their objects exist
+/// in the user's repository.
 async fn made_tips(
     scratch: &Scratch,
     workspace: &WorkspaceTree,
@@ -263,7 +271,7 @@ async fn changed_refs<'a>(
     // The agent has checked out the base again.
     if let Some(before) = known
         .iter()
-        .find(|before| is_at_base && before.name == "head")
+        .find(|before| is_at_base && before.name == HEAD)
     {
         refs.insert(
             format!("refs/adjutant/{run}/reflog/{}", before.commit),
@@ -271,7 +279,8 @@ async fn changed_refs<'a>(
         );
         refs.insert(format!("refs/adjutant/{run}/head"), None);
     }
-    // A branch or stash that no longer exists does not prevent the removal of the run. Its commits can still be found.
+    // A branch or stash that no longer exists does not prevent the removal of the run. Its commits
+    // can still be found.
     if let Some(names) = names {
         let is_removed = |before: &&Tip| {
             (before.name.starts_with("heads/") || before.name == "stash")
@@ -343,8 +352,9 @@ pub async fn other_branches(repo: &Repo, run: RunId) -> Result<Vec<String>, GitE
         .collect())
 }
 
-/// Lists the refs of an agent's other branches and of its stash that were not merged with the run. They are neither in a branch or tag of
-/// the user nor ancestors of the agent's checked-out commit, and their tree is not the merged one.
+/// Lists the refs of an agent's other branches and of its stash that were not merged with the run.
+/// They are neither in a branch or tag of the user nor ancestors of the agent's checked-out commit,
+/// and their tree is not the merged one.
 ///
 /// # Errors
 /// git failed.
@@ -381,7 +391,8 @@ pub async fn unmerged_refs(
     Ok(unmerged)
 }
 
-/// Returns the object directory of a clone. It must be in the clone, so that the agent cannot make Adjutant read other repositories.
+/// Returns the object directory of a clone. It must be in the clone, so that the agent cannot make
+/// Adjutant read other repositories.
 fn own_objects(
     scratch: &Scratch,
     workspace: &WorkspaceTree,
@@ -412,114 +423,152 @@ fn own_objects(
     }
 }
 
-/// Returns the ref name for a branch. Slashes are escaped, because the agent may have `a` first and `a/b` later.
+/// Returns the ref name for a branch. Slashes are escaped, because the agent may have `a` first and
+/// `a/b` later.
 fn kept_branch(branch: &str) -> String {
     format!("heads/{}", branch.replace('%', "%25").replace('/', "%2F"))
 }
 
-/// Lists the commits of the workspace that can be the agent's: the one that is checked out, and the branches of a clone.
+/// Lists the commits of the workspace that can be the agent's: the one that is checked out, and the
+/// branches of a clone.
 async fn new_tips(
     scratch: &Scratch,
     workspace: &WorkspaceTree,
     known: &[Tip],
 ) -> Result<NewTips, GitError> {
     let dir = workspace.path.join(".git");
-    let call = |args: &[&str]| {
-        scratch
-            .repo()
-            .git
-            .call(&workspace.path, args)
-            .env("GIT_DIR", &dir)
-    };
-    let unreadable = |ran: &Output| GitError::UnreadableCommits {
-        workspace: workspace.path.clone(),
-        why: error_text(ran),
-    };
-    let mut tips = Vec::new();
     match dir.symlink_metadata() {
         // The agent has removed it, with its commits.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(NewTips::default()),
         found => found.map_err(GitError::file(&dir))?,
     };
-    let ran = call(&["rev-parse", "--verify", "--quiet", "HEAD"])
-        .run()
-        .await?;
-    match ran.exit_code {
-        Some(0) => tips.push(Tip {
-            name: "head".to_owned(),
-            commit: String::from_utf8_lossy(&ran.output).trim_end().to_owned(),
-        }),
-        // The branch has no commit, or its ref is damaged.
-        Some(1) => {
-            let name = call(&["symbolic-ref", "--quiet", "HEAD"]).run().await?;
-            let named = call(&[
-                "for-each-ref",
-                String::from_utf8_lossy(&name.output).trim_end(),
-            ])
-            .run()
-            .await?;
-            if name.exit_code != Some(0) || is_damaged(&named) {
-                return Err(unreadable(&named));
-            }
-        }
-        _ => return Err(unreadable(&ran)),
-    }
-    let mut names = None;
-    if workspace.isolation == Isolation::Clone {
-        let count = format!("--count={BRANCHES_MAX}");
-        let args = [
-            "for-each-ref",
-            "--format=%(objectname) %(refname)",
-            "--sort=-committerdate",
-            &count,
-            "refs/heads",
-            "refs/stash",
-        ];
-        let listed = call(&args).run().await?;
-        if is_damaged(&listed) {
-            return Err(unreadable(&listed));
-        }
-        let listed = String::from_utf8_lossy(&listed.output).into_owned();
-        let mut found = HashSet::new();
-        for line in listed.lines() {
-            let Some((commit, name)) = line.split_once(' ') else {
-                continue;
-            };
-            let name = name
-                .strip_prefix("refs/heads/")
-                .map_or_else(|| "stash".to_owned(), kept_branch);
-            found.insert(name.clone());
-            tips.push(Tip {
-                name,
-                commit: commit.to_owned(),
-            });
-        }
-        names = Some(found).filter(|_| listed.lines().count() < BRANCHES_MAX);
-    }
-    let is_id = |text: &str| is_id(text, workspace);
+    let refs = WorkspaceRefs {
+        scratch,
+        workspace,
+        dir,
+    };
+    let checked_out = refs.checked_out().await?;
+    let (branches, names) = match workspace.isolation {
+        Isolation::Clone => refs.branches().await?,
+        Isolation::None | Isolation::Worktree => (Vec::new(), None),
+    };
+    let is_at_base = checked_out.as_ref() == Some(&workspace.base);
+    let head = checked_out.iter().map(|commit| Tip {
+        name: HEAD.to_owned(),
+        commit: commit.clone(),
+    });
+    let is_new = |tip: &Tip| {
+        is_id(&tip.commit, workspace) && is_new(tip, checked_out.as_deref(), &workspace.base, known)
+    };
+    Ok(NewTips {
+        tips: head.chain(branches).filter(is_new).collect(),
+        is_at_base,
+        names,
+    })
+}
+
+/// Returns whether a tip is one that the refs of the run do not keep yet. `checked_out`: the commit
+/// that is checked out, which is kept as such and not again as a branch.
+fn is_new(tip: &Tip, checked_out: Option<&str>, base: &str, known: &[Tip]) -> bool {
+    let is_head = tip.name == HEAD;
     // What only a reflog named can have a branch again.
-    let has_ref = |tip: &Tip| {
+    let has_ref = || {
         known
             .iter()
             .any(|known| known.commit == tip.commit && !known.name.starts_with("reflog/"))
     };
-    let is_kept = |tip: &Tip| {
-        tip.commit == workspace.base || known.contains(tip) || (tip.name != "head" && has_ref(tip))
-    };
-    let checked_out = tips
-        .first()
-        .filter(|tip| tip.name == "head")
-        .map(|tip| tip.commit.clone());
-    let is_at_base = checked_out.as_ref() == Some(&workspace.base);
-    tips.retain(|tip| {
-        is_id(&tip.commit)
-            && !is_kept(tip)
-            && (tip.name == "head" || Some(&tip.commit) != checked_out.as_ref())
-    });
-    Ok(NewTips {
-        tips,
-        is_at_base,
-        names,
+    let is_kept = tip.commit == base || known.contains(tip) || (!is_head && has_ref());
+    !is_kept && (is_head || Some(tip.commit.as_str()) != checked_out)
+}
+
+/// The refs of a workspace.
+struct WorkspaceRefs<'a> {
+    scratch: &'a Scratch,
+    workspace: &'a WorkspaceTree,
+    dir: PathBuf,
+}
+
+impl WorkspaceRefs<'_> {
+    fn call(&self, args: &[&str]) -> Call<'_> {
+        self.scratch
+            .repo()
+            .git
+            .call(&self.workspace.path, args)
+            .env("GIT_DIR", &self.dir)
+    }
+
+    fn unreadable(&self, ran: &Output) -> GitError {
+        GitError::UnreadableCommits {
+            workspace: self.workspace.path.clone(),
+            why: error_text(ran),
+        }
+    }
+
+    /// Returns the commit that is checked out. `None`: the branch has none.
+    async fn checked_out(&self) -> Result<Option<String>, GitError> {
+        let ran = self
+            .call(&["rev-parse", "--verify", "--quiet", "HEAD"])
+            .run()
+            .await?;
+        match ran.exit_code {
+            Some(0) => Ok(Some(
+                String::from_utf8_lossy(&ran.output).trim_end().to_owned(),
+            )),
+            // The branch has no commit, or its ref is damaged.
+            Some(1) => {
+                let name = self
+                    .call(&["symbolic-ref", "--quiet", "HEAD"])
+                    .run()
+                    .await?;
+                let branch = String::from_utf8_lossy(&name.output);
+                let named = self
+                    .call(&["for-each-ref", branch.trim_end()])
+                    .run()
+                    .await?;
+                if name.exit_code != Some(0) || is_damaged(&named) {
+                    return Err(self.unreadable(&named));
+                }
+                Ok(None)
+            }
+            _ => Err(self.unreadable(&ran)),
+        }
+    }
+
+    /// Lists the branches of a clone and its stash, and the names under which they are kept, if all
+    /// of them are known.
+    async fn branches(&self) -> Result<(Vec<Tip>, Option<HashSet<String>>), GitError> {
+        let count = format!("--count={BRANCHES_MAX}");
+        let listed = self
+            .call(&[
+                "for-each-ref",
+                "--format=%(objectname) %(refname)",
+                "--sort=-committerdate",
+                &count,
+                "refs/heads",
+                "refs/stash",
+            ])
+            .run()
+            .await?;
+        if is_damaged(&listed) {
+            return Err(self.unreadable(&listed));
+        }
+        let listed = String::from_utf8_lossy(&listed.output).into_owned();
+        let tips: Vec<Tip> = listed.lines().filter_map(branch_tip).collect();
+        let names = tips.iter().map(|tip| tip.name.clone()).collect();
+        let names = Some(names).filter(|_| listed.lines().count() < BRANCHES_MAX);
+        Ok((tips, names))
+    }
+}
+
+/// Parses a line `<commit> <ref>` of the branches and the stash.
+fn branch_tip(line: &str) -> Option<Tip> {
+    let (commit, name) = line.split_once(' ')?;
+    let name = name
+        .strip_prefix("refs/heads/")
+        .map_or_else(|| "stash".to_owned(), kept_branch);
+    Some(Tip {
+        name,
+        commit: commit.to_owned(),
     })
 }
 
@@ -627,8 +676,8 @@ async fn reflog_tips(
         .collect())
 }
 
-/// Adds the objects of the tips that are not in the base to the user's repository, from other object directories. Each object is verified
-/// against its id.
+/// Adds the objects of the tips that are not in the base to the user's repository, from other
+/// object directories. Each object is verified against its id.
 async fn copy_objects(
     scratch: &Scratch,
     workspace: &WorkspaceTree,
@@ -659,7 +708,8 @@ async fn copy_objects(
             format!("its commits have {bytes} bytes"),
         ));
     }
-    // index-pack computes each object's id from its content. Stricter checks would reject objects like those in the user's own history.
+    // index-pack computes each object's id from its content. Stricter checks would reject objects
+    // like those in the user's own history.
     let stored = scratch
         .call(&["index-pack", "--stdin"])
         .input_file(file)
@@ -679,5 +729,52 @@ mod tests {
             ["a", "a/b", "a%2Fb"].map(kept_branch),
             ["heads/a", "heads/a%2Fb", "heads/a%252Fb"]
         );
+    }
+
+    fn tip(name: &str, commit: &str) -> Tip {
+        Tip {
+            name: name.to_owned(),
+            commit: commit.to_owned(),
+        }
+    }
+
+    #[test]
+    fn branch_is_new_unless_a_ref_keeps_its_commit() {
+        let known = [
+            tip("heads/a", "c1"),
+            tip("reflog/c2", "c2"),
+            tip("head", "c3"),
+        ];
+        for (name, commit, expected) in [
+            ("heads/b", "base", false),
+            ("heads/a", "c1", false),
+            ("heads/b", "c1", false),
+            ("heads/b", "c2", true),
+            ("heads/b", "c3", false),
+            ("heads/b", "c4", true),
+            ("heads/b", "now", false),
+        ] {
+            let found = is_new(&tip(name, commit), Some("now"), "base", &known);
+            assert_eq!(found, expected, "{name} {commit}");
+        }
+    }
+
+    #[test]
+    fn checked_out_commit_is_kept_beside_its_branch() {
+        let known = [tip("heads/a", "c1"), tip("head", "c2")];
+        for (commit, expected) in [("base", false), ("c1", true), ("c2", false), ("c3", true)] {
+            let found = is_new(&tip("head", commit), Some(commit), "base", &known);
+            assert_eq!(found, expected, "{commit}");
+        }
+    }
+
+    #[test]
+    fn slash_in_the_name_of_a_branch_is_escaped() {
+        assert_eq!(
+            branch_tip("c1 refs/heads/a/b%"),
+            Some(tip("heads/a%2Fb%25", "c1"))
+        );
+        assert_eq!(branch_tip("c1 refs/stash"), Some(tip("stash", "c1")));
+        assert_eq!(branch_tip("c1"), None);
     }
 }

@@ -1,5 +1,5 @@
-//! The entries of an index that change how a tree is read: attribute files and nested repositories. One listing of the index finds
-//! both; the result is cached until one of them changes.
+//! The entries of an index that change how a tree is read: attribute files and nested repositories.
+//! One listing of the index finds both; the result is cached until one of them changes.
 
 use super::call::error_text;
 use super::{GitError, Scratch};

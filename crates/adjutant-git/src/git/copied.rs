@@ -1,4 +1,5 @@
-//! The record of files that were copied into a workspace because git does not contain them, such as `.env`.
+//! The record of files that were copied into a workspace because git does not contain them, such as
+//! `.env`.
 //!
 //! ```text
 //!  <workspaces>/<run>/.copied   the list of copied files; no snapshot contains them
@@ -47,7 +48,8 @@ pub fn copied_files(home: &Path, workspace: &Path) -> Result<CopiedFiles, GitErr
 }
 
 impl Scratch {
-    /// Returns the paths that were possibly copied into a workspace and that commits on top of the base contain.
+    /// Returns the paths that were possibly copied into a workspace and that commits on top of the
+    /// base contain.
     ///
     /// # Errors
     /// git failed.
@@ -97,8 +99,9 @@ pub(super) fn record_of(workspace: &Path) -> PathBuf {
     workspace.parent().unwrap_or(workspace).join(".copied")
 }
 
-/// Returns the ignore pattern for one path from the top. Special characters in the path are escaped.
-pub fn pattern_of(path: &[u8]) -> Vec<u8> {
+/// Returns the ignore pattern for one path from the top. Special characters in the path are
+/// escaped.
+pub(crate) fn pattern_of(path: &[u8]) -> Vec<u8> {
     let mut pattern = vec![b'/'];
     for byte in path {
         if b"\\*?[! #".contains(byte) {

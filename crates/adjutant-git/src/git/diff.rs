@@ -90,7 +90,8 @@ impl Scratch {
         }
     }
 
-    /// Lists the files to which a commit adds git's conflict markers, each with the number of its first marker line.
+    /// Lists the files to which a commit adds git's conflict markers, each with the number of its
+    /// first marker line.
     ///
     /// # Errors
     /// git failed, or one of them is missing.
@@ -204,7 +205,8 @@ impl Scratch {
         ))
     }
 
-    /// Lists the paths that differ within each pair of trees, with few processes. Trees, not commits.
+    /// Lists the paths that differ within each pair of trees, with few processes. Trees, not
+    /// commits.
     ///
     /// # Errors
     /// git failed, or a tree is missing.
@@ -241,7 +243,8 @@ impl Scratch {
         Ok(found)
     }
 
-    /// Lists the commits that one commit has and another has not, the newest first: a short id and the subject.
+    /// Lists the commits that one commit has and another has not, the newest first: a short id and
+    /// the subject.
     ///
     /// # Errors
     /// git failed, or one of them is missing.
@@ -298,7 +301,8 @@ pub(super) fn read_raw(output: &[u8]) -> Vec<DiffEntry> {
     listed
 }
 
-/// Reads the raw format of several pairs: the names of both trees and a line break, then the entries.
+/// Reads the raw format of several pairs: the names of both trees and a line break, then the
+/// entries.
 fn read_pairs(output: &[u8]) -> Vec<BTreeSet<Vec<u8>>> {
     let (mut pairs, mut rest) = (Vec::<BTreeSet<Vec<u8>>>::new(), output);
     while !rest.is_empty() {

@@ -1,4 +1,5 @@
-//! Syncs what git has renamed in a git directory. git syncs the content of its files, and not the directories that name them.
+//! Syncs what git has renamed in a git directory. git syncs the content of its files, and not the
+//! directories that name them.
 
 use super::work_tree::sync_directory;
 use super::{GitError, Repo};
@@ -50,11 +51,13 @@ impl Repo {
         }
         // Another storage of refs than files.
         dirs.extend([&self.dir, &self.common].map(|dir| dir.join("reftable")));
-        // The deepest first: a file system that writes its whole journal for the first one has nothing left to write for the others.
+        // The deepest first: a file system that writes its whole journal for the first one has
+        // nothing left to write for the others.
         dirs.iter().rev().try_for_each(|dir| sync_directory(dir))
     }
 
-    /// Syncs the index, and the names in the git directory: the index, its lock, and the second name of a new index.
+    /// Syncs the index, and the names in the git directory: the index, its lock, and the second
+    /// name of a new index.
     pub(super) fn sync_index(&self) -> Result<(), GitError> {
         if failpoint::is_unsynced() {
             return Ok(());

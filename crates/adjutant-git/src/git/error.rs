@@ -1,6 +1,6 @@
 //! Errors of git operations.
 
-use super::refusal::Refusal;
+use super::refusal::MergeRefusal;
 use std::io;
 use std::path::PathBuf;
 
@@ -52,7 +52,7 @@ pub enum GitError {
     #[error("the work of the runner cannot be stored: {0}")]
     NotAccepted(String),
     #[error(transparent)]
-    Refused(#[from] Refusal),
+    Refused(#[from] MergeRefusal),
     /// A merge failed halfway and could not be rolled back. The hub retries the rollback.
     #[error("{cause}; the files that were already written cannot be restored yet: {error}")]
     PartlyApplied { cause: String, error: String },
@@ -88,7 +88,8 @@ impl GitError {
         |error| Self::File { path, error }
     }
 
-    /// Tells whether the directory of a run has no repository that git can use now, so that it has no snapshots either.
+    /// Tells whether the directory of a run has no repository that git can use now, so that it has
+    /// no snapshots either.
     #[must_use]
     pub fn is_without_repository(&self) -> bool {
         matches!(

@@ -1,8 +1,10 @@
-//! Text attributes of a tree (`text`, `eol`, `working-tree-encoding`, `ident`): content is stored as git itself would commit it, and
-//! written as git would check it out. No filter runs, because Adjutant's git directory configures none.
+//! Text attributes of a tree (`text`, `eol`, `working-tree-encoding`, `ident`): content is stored
+//! as git itself would commit it, and written as git would check it out. No filter runs, because
+//! Adjutant's git directory configures none.
 //!
-//! Attributes are read from a tree object, never from files on disk, which can be FIFOs or links. If git would check out a file with
-//! different bytes, a second tree stores the exact bytes, so that a restore writes them:
+//! Attributes are read from a tree object, never from files on disk, which can be FIFOs or links.
+//! If git would check out a file with different bytes, a second tree stores the exact bytes, so
+//! that a restore writes them:
 //!
 //! ```text
 //!  snapshot   tree as git would commit it
@@ -28,7 +30,8 @@ const RECORD_BYTES_MAX: usize = 100;
 /// Maximum size of a list of files, in bytes.
 const LIST_BYTES_MAX: usize = 256 * 1024 * 1024;
 
-/// Maximum number of unchanged text files whose bytes are compared with those that git would check out.
+/// Maximum number of unchanged text files whose bytes are compared with those that git would check
+/// out.
 const UNUSUAL_MAX: usize = 2_000;
 
 /// An index entry of a file.
@@ -133,8 +136,8 @@ impl Scratch {
         Ok(found)
     }
 
-    /// Lists unchanged text files that may differ from what git would check out, such as a file with CRLF line ends that was committed with
-    /// LF. Files in `read` are left out.
+    /// Lists unchanged text files that may differ from what git would check out, such as a file
+    /// with CRLF line ends that was committed with LF. Files in `read` are left out.
     pub(super) async fn unusual_texts(
         &self,
         attributes: &str,
@@ -212,8 +215,8 @@ impl Scratch {
         Ok(listed.split(|byte| *byte == 0).filter_map(entry).collect())
     }
 
-    /// Stores the exact bytes of the files that git would check out differently. `texts` were just read; `known` are unchanged since the last
-    /// snapshot. Returns the tree, if there is one.
+    /// Stores the exact bytes of the files that git would check out differently. `texts` were just
+    /// read; `known` are unchanged since the last snapshot. Returns the tree, if there is one.
     pub(super) async fn keep_exact(
         &self,
         attributes: Option<&str>,
@@ -247,7 +250,8 @@ impl Scratch {
         }
     }
 
-    /// Returns the files of the index whose bytes in the tree differ from those that git would check out.
+    /// Returns the files of the index whose bytes in the tree differ from those that git would
+    /// check out.
     async fn differing_texts(
         &self,
         attributes: &str,
@@ -294,8 +298,9 @@ fn as_path(path: &[u8]) -> &Path {
     Path::new(OsStr::from_bytes(path))
 }
 
-/// Returns whether a staged file and a file of the tree have the same bytes. An unreadable file counts as different. Links are not
-/// followed, and opening a FIFO does not block, because the file may have been replaced.
+/// Returns whether a staged file and a file of the tree have the same bytes. An unreadable file
+/// counts as different. Links are not followed, and opening a FIFO does not block, because the file
+/// may have been replaced.
 fn has_same_bytes(stage: &Path, tree: &Path, path: &Path) -> bool {
     let open = || {
         Ok::<_, io::Error>((

@@ -1,7 +1,8 @@
-//! Creates the commits of a merge of a run's changes. Changes nothing in the user's work tree, index or branches.
+//! Creates the commits of a merge of a run's changes. Changes nothing in the user's work tree,
+//! index or branches.
 
 use super::new_commit::{Identity, NewCommit};
-use super::refusal::Refusal;
+use super::refusal::MergeRefusal;
 use super::{Conflict, GitError, Head, MergeCall, MergePurpose, MergeResult, Repo, Scratch};
 use adjutant_core::RunId;
 use adjutant_core::merge::MergeMode;
@@ -16,7 +17,8 @@ pub struct MergeInput {
     pub head: Head,
     /// The commit with which the run's changes are compared.
     pub base: String,
-    /// Whether the base may be a parent of the run's commits. Otherwise it is a snapshot, which must stay hidden.
+    /// Whether the base may be a parent of the run's commits. Otherwise it is a snapshot, which
+    /// must stay hidden.
     pub is_base_public: bool,
     /// The snapshot of the run's tree to merge.
     pub snapshot: String,
@@ -52,7 +54,7 @@ impl MergeInput {
     /// Creates the commits of the merge.
     ///
     /// # Errors
-    /// A [`Refusal`], a commit is missing, or git failed.
+    /// A [`MergeRefusal`], a commit is missing, or git failed.
     pub async fn make(&self, scratch: &Scratch) -> Result<BuiltMerge, GitError> {
         let Some(tip) = self.tip(scratch).await? else {
             return Ok(BuiltMerge::Nothing);
@@ -120,7 +122,8 @@ impl MergeInput {
         }
     }
 
-    /// Returns the run's last commit: the agent's, or a new one on top of it with uncommitted changes. `None`: the run has changed nothing.
+    /// Returns the run's last commit: the agent's, or a new one on top of it with uncommitted
+    /// changes. `None`: the run has changed nothing.
     async fn tip(&self, scratch: &Scratch) -> Result<Option<String>, GitError> {
         let wanted = scratch.tree_of(&self.snapshot).await?;
         let mut last = self.base.clone();
@@ -156,12 +159,12 @@ impl MergeInput {
             .await?;
         let commits: Vec<&str> = listed.lines().collect();
         if commits.len() > REBASED_MAX {
-            return Err(Refusal::TooManyCommits(REBASED_MAX).into());
+            return Err(MergeRefusal::TooManyCommits(REBASED_MAX).into());
         }
         let mut onto = self.head.commit.clone();
         for commit in commits {
             let [commit, parent] = commit.split(' ').collect::<Vec<_>>()[..] else {
-                return Err(Refusal::MergeCommit.into());
+                return Err(MergeRefusal::MergeCommit.into());
             };
             let text = scratch.commit_text(commit).await?;
             let tree = match self.merge_trees(scratch, parent, &onto, commit).await? {
@@ -243,11 +246,11 @@ impl MergeInput {
 }
 
 impl Scratch {
-    /// Returns the newest commit of a branch that an agent has merged, by a pull or a rebase for example: its changes are not the
-    /// agent's. `None`: it has merged nothing after `base`.
+    /// Returns the newest commit of a branch that an agent has merged, by a pull or a rebase for
+    /// example: its changes are not the agent's. `None`: it has merged nothing after `base`.
     ///
     /// # Errors
-    /// [`Refusal::CrissCross`]: there are several such commits. Or git failed.
+    /// [`MergeRefusal::CrissCross`]: there are several such commits. Or git failed.
     pub async fn taken_in(
         &self,
         branch: &str,
@@ -268,14 +271,16 @@ impl Scratch {
         match taken_in[..] {
             [] => Ok(None),
             [commit] if found.lines().count() == 1 => Ok(Some(commit.to_owned())),
-            // An older base would count what both have merged as changes of both, and restore what one of them has removed since.
-            _ => Err(Refusal::CrissCross.into()),
+            // An older base would count what both have merged as changes of both, and restore what
+            // one of them has removed since.
+            _ => Err(MergeRefusal::CrissCross.into()),
         }
     }
 }
 
 impl Repo {
-    /// Returns the commit that the agent of an isolated run has checked out, if it has made commits.
+    /// Returns the commit that the agent of an isolated run has checked out, if it has made
+    /// commits.
     ///
     /// # Errors
     /// git failed.
@@ -323,7 +328,7 @@ impl Repo {
     /// Creates a branch that does not exist yet.
     ///
     /// # Errors
-    /// [`Refusal::BranchName`], [`Refusal::BranchTaken`], or git failed.
+    /// [`MergeRefusal::BranchName`], [`MergeRefusal::BranchTaken`], or git failed.
     pub async fn make_branch(
         &self,
         name: &str,
@@ -344,7 +349,7 @@ impl Repo {
         ]);
         match who.as_committer(call).output().await {
             Err(_) if self.commit_of(&git_ref).await?.is_some() => {
-                Err(Refusal::BranchTaken(name.to_owned()).into())
+                Err(MergeRefusal::BranchTaken(name.to_owned()).into())
             }
             made => made.and_then(|_| self.sync_ref(&git_ref)),
         }
@@ -353,15 +358,15 @@ impl Repo {
     /// Returns the ref of a new branch.
     ///
     /// # Errors
-    /// [`Refusal::BranchName`], [`Refusal::BranchTaken`], or git failed.
+    /// [`MergeRefusal::BranchName`], [`MergeRefusal::BranchTaken`], or git failed.
     pub async fn checked_branch(&self, name: &str) -> Result<String, GitError> {
         let git_ref = format!("refs/heads/{name}");
         let ran = self.of_refs(&["check-ref-format", &git_ref]).run().await?;
         if ran.exit_code != Some(0) || name.starts_with('-') || name == "HEAD" {
-            return Err(Refusal::BranchName(name.to_owned()).into());
+            return Err(MergeRefusal::BranchName(name.to_owned()).into());
         }
         if self.commit_of(&git_ref).await?.is_some() {
-            return Err(Refusal::BranchTaken(name.to_owned()).into());
+            return Err(MergeRefusal::BranchTaken(name.to_owned()).into());
         }
         Ok(git_ref)
     }

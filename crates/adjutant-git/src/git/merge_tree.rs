@@ -58,7 +58,8 @@ pub struct Conflict {
     /// The path from the top of the tree.
     pub path: Vec<u8>,
     pub kind: ConflictKind,
-    /// The conflicting lines with git's conflict markers and some context. `None`: not requested, not text, or too many files.
+    /// The conflicting lines with git's conflict markers and some context. `None`: not requested,
+    /// not text, or too many files.
     pub hunks: Option<String>,
     /// Whether `hunks` is truncated.
     pub is_cut: bool,
@@ -73,7 +74,8 @@ impl Scratch {
         self.call(&["merge-base", one, other]).line().await
     }
 
-    /// Merges two commits in memory, by content and with rename detection. To compare the trees of two runs:
+    /// Merges two commits in memory, by content and with rename detection. To compare the trees of
+    /// two runs:
     ///
     /// ```text
     /// let call = MergeCall { base, ours, theirs, ours_label: "one", theirs_label: "two", purpose: MergePurpose::Probe };
@@ -83,9 +85,11 @@ impl Scratch {
     /// }
     /// ```
     ///
-    /// A snapshot is a commit and can be merged directly; [`Scratch::wrap_tree`] makes a commit of a tree. Attributes are not read:
-    /// no merge driver runs, nothing is normalised, and `merge=union` or `-merge` has no effect. Nested repositories are not opened.
-    /// Requires git 2.38. Git older than 2.40 does not accept a base, so this creates commits for it whose only history is the base.
+    /// A snapshot is a commit and can be merged directly; [`Scratch::wrap_tree`] makes a commit of
+    /// a tree. Attributes are not read: no merge driver runs, nothing is normalised, and
+    /// `merge=union` or `-merge` has no effect. Nested repositories are not opened. Requires git
+    /// 2.38. Git older than 2.40 does not accept a base, so this creates commits for it whose only
+    /// history is the base.
     ///
     /// # Errors
     /// A commit is missing, git is older than 2.38, or git failed.
@@ -104,7 +108,8 @@ impl Scratch {
         self.outcome(call, &ran).await
     }
 
-    /// Merges with a git that finds the base only in the history: creates commits of both sides whose only parent is the base.
+    /// Merges with a git that finds the base only in the history: creates commits of both sides
+    /// whose only parent is the base.
     async fn merge_without_base_option(&self, call: &MergeCall<'_>) -> Result<Output, GitError> {
         let tree = |commit: &str| format!("{commit}^{{tree}}");
         let base = self.wrap_tree(&tree(call.base), &[]).await?;
@@ -134,6 +139,8 @@ impl Scratch {
         for parent in parents {
             call = call.arg("-p").arg(parent);
         }
+        // Always the same, so that repeated merges of two trees add no further commits to the
+        // repository.
         for who in ["AUTHOR", "COMMITTER"] {
             for (what, value) in [
                 ("NAME", "adjutant"),
@@ -154,7 +161,8 @@ impl Scratch {
         )
     }
 
-    /// Parses the output of git: the tree, a NUL, the entries of the conflicting paths, an empty entry, the messages.
+    /// Parses the output of git: the tree, a NUL, the entries of the conflicting paths, an empty
+    /// entry, the messages.
     async fn outcome(&self, call: &MergeCall<'_>, ran: &Output) -> Result<MergeResult, GitError> {
         let failed = |why: String| GitError::Failed {
             command: "merge-tree".to_owned(),
@@ -221,7 +229,8 @@ impl Scratch {
         Ok(MergeResult::Conflicts(conflicts))
     }
 
-    /// Returns the changes of one side to a file that the other side removed, and whether they are truncated.
+    /// Returns the changes of one side to a file that the other side removed, and whether they are
+    /// truncated.
     async fn one_sided(
         &self,
         call: &MergeCall<'_>,
@@ -424,7 +433,8 @@ fn hunks(content: &str, call: &MergeCall<'_>) -> (String, bool) {
     (text, false)
 }
 
-/// Returns whether a line is one of git's markers: its label is an object id, optionally with a path.
+/// Returns whether a line is one of git's markers: its label is an object id, optionally with a
+/// path.
 fn is_marker(line: &str, marker: &str) -> bool {
     let label = line
         .strip_prefix(marker)

@@ -1,5 +1,5 @@
-//! Snapshots of a run's tree, differences between them, restores, merges and workspaces, by means of the git program. The only
-//! module that runs git.
+//! Snapshots of a run's tree, differences between them, restores, merges and workspaces, by means
+//! of the git program. The only module that runs git.
 //!
 //! Agents can change a repository and its configuration, so no program that it configures is run:
 //!
@@ -48,6 +48,7 @@ mod scratch;
 mod snapshot;
 mod submodule_commits;
 mod submodules;
+mod undo;
 mod update;
 mod whole;
 mod work_tree;
@@ -74,18 +75,19 @@ pub use head::Head;
 pub use merge::{BuiltMerge, MergeInput};
 pub use merge_tree::{Conflict, MergeCall, MergePurpose, MergeResult};
 pub use new_commit::Identity;
-pub use refusal::Refusal;
+pub use refusal::MergeRefusal;
 pub use repo::Repo;
 pub use restore::{
-    PreparedUndo, Restore, RestoreOutcome, Stamps, UndoStart, changed_by_run,
-    edits_between_attempts, only_in, paths_between, prepare_undo, settle_strays,
+    Restore, RestoreOutcome, changed_by_run, edits_between_attempts, only_in, paths_between,
+    settle_strays,
 };
-pub use scratch::{Scratch, WorkspacePlace};
+pub use scratch::{Scratch, WorkspacePath};
 pub use snapshot::{
     NewSnapshot, Snapshot, TakenSnapshot, head_before, newest_state, remove_all, snapshots, take,
 };
 pub use submodule_commits::{BroughtCommit, SubmoduleSource, bring_submodule_commits};
 pub use submodules::empty_submodules;
+pub use undo::{PreparedUndo, Undo, UndoStart};
 pub use update::{
     Applied, PreparedUpdate, RecoveryOutcome, Update, has_remains, may_have_remains, recover,
 };

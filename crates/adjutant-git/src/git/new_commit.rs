@@ -1,7 +1,7 @@
 //! Creates commits with the user's identity, without hooks and signatures.
 
 use super::call::{Call, error_text};
-use super::refusal::Refusal;
+use super::refusal::MergeRefusal;
 use super::{GitError, Repo, Scratch};
 
 /// A name and an email address, as in a commit.
@@ -74,13 +74,14 @@ impl Repo {
                 .unwrap_or_default()
                 .trim_start_matches("fatal: ")
                 .to_owned();
-            Refusal::NoIdentity(why).into()
+            MergeRefusal::NoIdentity(why).into()
         })
     }
 }
 
 impl Repo {
-    /// Returns whether the user's git signs commits. Adjutant does not: a program that the configuration names would have to run.
+    /// Returns whether the user's git signs commits. Adjutant does not: a program that the
+    /// configuration names would have to run.
     ///
     /// # Errors
     /// git failed.

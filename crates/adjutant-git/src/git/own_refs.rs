@@ -5,8 +5,9 @@ use super::{GitError, Repo};
 use crate::process::tool::Output;
 use std::time::Duration;
 
-/// A call that changes a ref holds its lock for less than this time, for which git waits (`core.filesRefLockTimeout`). Should one take longer
-/// and lose its lock, one of two calls of Adjutant for the same run fails, and nothing of the user's is affected.
+/// A call that changes a ref holds its lock for less than this time, for which git waits
+/// (`core.filesRefLockTimeout`). Should one take longer and lose its lock, one of two calls of
+/// Adjutant for the same run fails, and nothing of the user's is affected.
 const LOCK_HELD_MAX: Duration = Duration::from_secs(10);
 
 /// Makes one of Adjutant's own refs name a commit, whatever it has named before.
@@ -22,8 +23,9 @@ pub(super) async fn set(repo: &Repo, name: &str, commit: &str) -> Result<(), Git
     }
 }
 
-/// Makes one of Adjutant's own refs name a commit. `values`: the commit, and the one that it has to name before. A call that was killed can
-/// have left the lock of the ref, for which git waits in vain.
+/// Makes one of Adjutant's own refs name a commit. `values`: the commit, and the one that it has to
+/// name before. A call that was killed can have left the lock of the ref, for which git waits in
+/// vain.
 pub(super) async fn update(repo: &Repo, name: &str, values: &[&str]) -> Result<Output, GitError> {
     let args = [&["update-ref", "--no-deref", name], values].concat();
     remove_left_lock(repo, name);
@@ -34,7 +36,8 @@ pub(super) async fn update(repo: &Repo, name: &str, values: &[&str]) -> Result<O
     repo.of_refs(&args).run().await
 }
 
-/// Removes the lock of one of Adjutant's own refs if a killed call has left it. Returns whether it did.
+/// Removes the lock of one of Adjutant's own refs if a killed call has left it. Returns whether it
+/// did.
 pub(super) fn remove_left_lock(repo: &Repo, name: &str) -> bool {
     let lock = repo.common.join(format!("{name}.lock"));
     let age = lock

@@ -8,7 +8,7 @@ const NAMED_MAX: usize = 10;
 
 /// The reason for refusing to change the user's repository.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
+pub enum MergeRefusal {
     #[error("these files have changes of yours that are not committed: {0}")]
     Dirty(String),
     #[error("these files are in the way and are not in git: {0}")]
@@ -66,7 +66,7 @@ pub enum Refusal {
     TooManyCommits(usize),
 }
 
-impl Refusal {
+impl MergeRefusal {
     /// Names the files that were left alone while others were written.
     pub(super) fn of_left_alone(files: &[(String, LeftAlone)]) -> Self {
         let named: Vec<String> = files

@@ -115,7 +115,8 @@ impl Repo {
         }
     }
 
-    /// Returns the setting that gives new objects and refs the permissions of existing objects, because the hub's umask is stricter.
+    /// Returns the setting that gives new objects and refs the permissions of existing objects,
+    /// because the hub's umask is stricter.
     fn object_mode(&self) -> (String, String) {
         let mode = self
             .common
@@ -130,7 +131,8 @@ impl Repo {
         ("core.sharedrepository".to_owned(), readable.to_owned())
     }
 
-    /// Reads the settings of the repository and the user that change how content is stored, or which files are ignored.
+    /// Reads the settings of the repository and the user that change how content is stored, or
+    /// which files are ignored.
     async fn read_settings(&mut self) -> Result<(), GitError> {
         let ran = self
             .of_refs(&["config", "--get-regexp", "-z", CONTENT_SETTINGS])
@@ -197,8 +199,8 @@ impl Repo {
         }
     }
 
-    /// Returns the ignore patterns that are in no tree: those of the user, then those of the repository, which take precedence as in git.
-    /// Like git, skips a file that cannot be read.
+    /// Returns the ignore patterns that are in no tree: those of the user, then those of the
+    /// repository, which take precedence as in git. Like git, skips a file that cannot be read.
     pub(super) fn own_patterns(&self) -> Vec<u8> {
         self.patterns_in(&self.common)
     }
@@ -277,7 +279,8 @@ async fn work_trees(git: &Git, cwd: &Path) -> Result<Vec<PathBuf>, GitError> {
         .collect())
 }
 
-/// Reads the complete lines of a file of ignore patterns, up to a maximum size. Part of a pattern could ignore other files.
+/// Reads the complete lines of a file of ignore patterns, up to a maximum size. Part of a pattern
+/// could ignore other files.
 fn read_patterns(path: &Path) -> io::Result<Vec<u8>> {
     let mut patterns = Vec::new();
     files::open_named(path)?

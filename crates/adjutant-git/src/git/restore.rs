@@ -1,21 +1,20 @@
-//! Restores a tree to the state of a commit, file by file. Each file is exchanged with its new content, so that after a crash it has either
-//! the old content or the new one. A file that no snapshot contains is never overwritten.
+//! Restores a tree to the state of a commit, file by file. Each file is exchanged with its new
+//! content, so that after a crash it has either the old content or the new one. A file that no
+//! snapshot contains is never overwritten.
 
-use super::call::{Call, error_text};
+use super::call::Call;
 use super::diff::DiffEntry;
 use super::line_ends::nul_terminated;
 use super::repo::is_regular;
-use super::work_tree::{LINK, WorkTree, as_path};
+use super::work_tree::{WorkTree, as_path};
 use super::{GitError, Scratch, Snapshot, TakenSnapshot};
 use crate::failpoint::failpoint;
-use crate::user_files::{Cause, Content, LeftAlone, Outcome, Settled, Stamp};
+use crate::user_files::{Content, FileOutcome, LeftAlone, Settled, Stamp};
 use adjutant_core::snapshot::SnapshotCause;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 pub(super) const GITLINK: &str = "160000";
@@ -25,7 +24,8 @@ pub(super) const GITLINK: &str = "160000";
 pub struct RestoreOutcome {
     /// Files that were written or removed, from the top of the tree.
     pub files: Vec<String>,
-    /// Entries that are never restored: nested repositories, and files with a filter (such as those of Git LFS).
+    /// Entries that are never restored: nested repositories, and files with a filter (such as those
+    /// of Git LFS).
     pub skipped: Vec<String>,
     /// Files that changed meanwhile and were not restored.
     pub left_alone: Vec<(String, LeftAlone)>,
@@ -42,192 +42,6 @@ pub struct Restore {
     /// The files to replace, each with its state when the restore was prepared.
     listed: Vec<(DiffEntry, Option<Stamp>)>,
     skipped: Vec<String>,
-}
-
-/// A prepared restore of the files that a run has changed, and the files that need attention.
-#[derive(Debug)]
-pub struct PreparedUndo {
-    pub restore: Restore,
-    /// Files to restore that were changed while no attempt was running.
-    pub changed_since: Vec<String>,
-    /// Files to restore that other runs changed at the same time.
-    pub changed_beside: Vec<String>,
-    /// Files that it does not remove because they were there before that snapshot, or can have been: it leaves them out, since they were
-    /// ignored then, or too large.
-    pub not_removed: Vec<String>,
-    /// Files that the run has changed outside its directory. They are not restored.
-    pub outside: Vec<String>,
-    /// Files that changed after the snapshot was taken. They are not restored.
-    pub left_alone: Vec<(String, LeftAlone)>,
-}
-
-/// The files that a run has changed, with their states before the snapshot is taken to which they are compared.
-#[derive(Debug)]
-pub struct UndoStart {
-    changed: BTreeSet<Vec<u8>>,
-    stamps: Stamps,
-}
-
-impl UndoStart {
-    /// Reads the states of the files that an undo to the snapshot `to` can restore. `own`: the snapshots of the run's own work.
-    ///
-    /// # Errors
-    /// git or the disk failed.
-    pub async fn read(
-        scratch: &Scratch,
-        to: &Snapshot,
-        own: &[&Snapshot],
-    ) -> Result<Self, GitError> {
-        let mut changed = changed_by_run(scratch, own).await?;
-        if let Some(last) = own.last().filter(|last| !ends_attempt(last)) {
-            // This can revert an undo, after which the tree is as it was before those changes.
-            changed.extend(paths_between(scratch, &last.commit, &to.commit).await?);
-        }
-        let stamps = Stamps::read(scratch.tree(), changed.clone())?;
-        Ok(Self { changed, stamps })
-    }
-}
-
-/// Without a snapshot of the last attempt's end, its changes cannot be distinguished from later ones.
-fn ends_attempt(last: &Snapshot) -> bool {
-    last.cause == Some(SnapshotCause::End)
-}
-
-/// Prepares to restore the files that a run has changed, below the directory from which the repository was found, to their state in the
-/// snapshot `to`. `start`: their states before the snapshot `now` was taken; `own`: the snapshots of the run's own work; `beside`: the paths that other runs
-/// changed at the same time. Does not change the tree.
-///
-/// # Errors
-/// A file would be lost that is not in the snapshot `now`, or git or the disk failed.
-pub async fn prepare_undo(
-    scratch: &Scratch,
-    start: UndoStart,
-    now: &TakenSnapshot,
-    to: &Snapshot,
-    own: &[&Snapshot],
-    beside: &BTreeSet<Vec<u8>>,
-) -> Result<PreparedUndo, GitError> {
-    let mut all = scratch.list(&now.snapshot.commit, &to.commit).await?;
-    let UndoStart {
-        mut changed,
-        stamps,
-    } = start;
-    if let Some(last) = own.last().filter(|last| !ends_attempt(last)) {
-        changed.extend(paths_between(scratch, &last.commit, &now.snapshot.commit).await?);
-    }
-    all.retain(|listed| changed.contains(&listed.path));
-    // Files in a renamed directory keep their times. They are new at their path if the restore writes the same content elsewhere.
-    let is_gone = |listed: &&DiffEntry| listed.from_mode.is_none();
-    let moved: HashSet<_> = all
-        .iter()
-        .filter(is_gone)
-        .map(|listed| (listed.to_object.clone(), listed.to_mode.clone()))
-        .collect();
-    let was_there = |listed: &DiffEntry| {
-        let now = (listed.from_object.clone(), listed.from_mode.clone());
-        is_older(scratch.tree(), listed, to) && !moved.contains(&now)
-    };
-    // Nothing tells what an older snapshot has left out from what the run has created.
-    let gone: Vec<&Vec<u8>> = all
-        .iter()
-        .filter(|listed| listed.to_mode.is_none())
-        .map(|listed| &listed.path)
-        .collect();
-    let left_out = scratch.left_out_of(to, &gone).await?;
-    let not_removed: Vec<DiffEntry> = all
-        .extract_if(.., |listed| {
-            left_out.contains(&listed.path) || was_there(listed)
-        })
-        .collect();
-    let not_removed = not_removed
-        .iter()
-        .map(|listed| lossy(&listed.path))
-        .collect();
-    // Files that differ only in line ends or encoding.
-    let (before, exact) = (
-        scratch.exact_files(now.snapshot.bytes.as_deref()).await?,
-        scratch.exact_files(to.bytes.as_deref()).await?,
-    );
-    let listed: HashSet<&[u8]> = all.iter().map(|listed| listed.path.as_slice()).collect();
-    let others = before.iter().chain(&exact).filter(|(path, _)| {
-        before.get(*path) != exact.get(*path) && !listed.contains(path.as_slice())
-    });
-    let others: BTreeMap<_, _> = others
-        .map(|(path, entry)| (path.clone(), entry.listed(path)))
-        .collect();
-    all.extend(others.into_values());
-    let (all, outside): (Vec<DiffEntry>, Vec<DiffEntry>) = all
-        .into_iter()
-        .partition(|listed| as_path(&listed.path).starts_with(&scratch.repo().below));
-    let mut filtered = scratch
-        .find_filtered(&all, &[&now.snapshot.commit, &to.commit])
-        .await?;
-    if !filtered.is_empty() {
-        let cleaned = scratch
-            .cleaned_blobs(&filtered, own.first().copied())
-            .await?;
-        // Snapshots run no filter: what git has not stored itself is the content of the file.
-        let is_exact = |listed: &DiffEntry| {
-            let of = |mode: &Option<String>, object: &String| {
-                mode.is_none() || !cleaned.contains(&(listed.path.clone(), object.clone()))
-            };
-            of(&listed.from_mode, &listed.from_object) && of(&listed.to_mode, &listed.to_object)
-        };
-        for listed in all.iter().filter(|listed| is_exact(listed)) {
-            filtered.remove(&listed.path);
-        }
-    }
-    let is_skipped = |listed: &DiffEntry| {
-        let is_repository = |mode: &Option<String>| mode.as_deref() == Some(GITLINK);
-        is_repository(&listed.from_mode)
-            || is_repository(&listed.to_mode)
-            || filtered.contains(&listed.path)
-    };
-    let (skipped, listed): (Vec<DiffEntry>, Vec<DiffEntry>) = all.into_iter().partition(is_skipped);
-    refuse_unsaved(scratch.tree(), now, &listed)?;
-    let mut since = only_in(scratch, &now.snapshot.tree, &distinct(own)).await?;
-    for (start, edited) in edits_between_attempts(scratch, own).await? {
-        since.extend(edited.into_iter().filter(|_| start.n > to.n));
-    }
-    let restored_of = |paths: &BTreeSet<Vec<u8>>| {
-        listed
-            .iter()
-            .filter(|listed| paths.contains(&listed.path))
-            .map(|listed| lossy(&listed.path))
-            .collect()
-    };
-    let (changed_since, changed_beside) = (restored_of(&since), restored_of(beside));
-    let skipped = skipped.iter().map(|listed| lossy(&listed.path)).collect();
-    let mut restore = Restore {
-        skipped,
-        ..Restore::of(scratch, listed, &to.commit, to.bytes.as_deref(), &stamps).await?
-    };
-    let changed_after = restore.changed_after(scratch, &stamps).await?;
-    restore.retain(|listed| !changed_after.contains(&listed.path));
-    let left_alone = changed_after
-        .iter()
-        .map(|path| (lossy(path), Cause::Changed.into()))
-        .collect();
-    let outside = outside.iter().map(|listed| lossy(&listed.path)).collect();
-    Ok(PreparedUndo {
-        restore,
-        changed_since,
-        changed_beside,
-        not_removed,
-        outside,
-        left_alone,
-    })
-}
-
-/// Returns whether a file that is missing in a snapshot is older than the snapshot. Creating or renaming a file sets its change time;
-/// renaming its directory does not.
-fn is_older(tree: &Path, listed: &DiffEntry, to: &Snapshot) -> bool {
-    let Ok(meta) = tree.join(as_path(&listed.path)).symlink_metadata() else {
-        return false;
-    };
-    listed.to_mode.is_none()
-        && !meta.is_dir()
-        && meta.ctime().saturating_mul(1000) + meta.ctime_nsec() / 1_000_000 < to.at_ms
 }
 
 /// Lists the paths that a run has changed during its attempts.
@@ -251,15 +65,16 @@ pub async fn changed_by_run(
         .collect())
 }
 
-/// Returns whether a snapshot starts an attempt and the previous one ended an attempt. Changes between the two are not the run's.
+/// Returns whether a snapshot starts an attempt and the previous one ended an attempt. Changes
+/// between the two are not the run's.
 fn starts_attempt(own: &[&Snapshot], at: usize) -> bool {
     own[at].cause == Some(SnapshotCause::Start)
         && at > 0
         && own[at - 1].cause == Some(SnapshotCause::End)
 }
 
-/// Lists the changes between the attempts of a run, which are not the run's: the start of the later attempt, and the paths. A path that
-/// returned to an earlier state does not count.
+/// Lists the changes between the attempts of a run, which are not the run's: the start of the later
+/// attempt, and the paths. A path that returned to an earlier state does not count.
 ///
 /// # Errors
 /// git failed, or a snapshot is missing.
@@ -314,7 +129,7 @@ pub async fn only_in(
 }
 
 /// Returns the trees of snapshots, each once, the newest first.
-fn distinct<'a>(snapshots: &'a [&Snapshot]) -> Vec<&'a str> {
+pub(super) fn distinct<'a>(snapshots: &'a [&Snapshot]) -> Vec<&'a str> {
     let mut trees = HashSet::new();
     snapshots
         .iter()
@@ -325,8 +140,9 @@ fn distinct<'a>(snapshots: &'a [&Snapshot]) -> Vec<&'a str> {
 }
 
 impl Restore {
-    /// Prepares to restore these files to their state in a commit or tree, as git would check it out. `bytes`: a commit with the exact
-    /// bytes of files that git would check out differently. `stamps`: states of files that were seen before.
+    /// Prepares to restore these files to their state in a commit or tree, as git would check it
+    /// out. `bytes`: a commit with the exact bytes of files that git would check out differently.
+    /// `stamps`: states of files that were seen before.
     pub(super) async fn of(
         scratch: &Scratch,
         listed: Vec<DiffEntry>,
@@ -357,6 +173,11 @@ impl Restore {
         })
     }
 
+    /// Names the entries that it does not restore.
+    pub(super) fn with_skipped(self, skipped: Vec<String>) -> Self {
+        Self { skipped, ..self }
+    }
+
     /// Keeps only the files for which `is_kept` returns true.
     pub(super) fn retain(&mut self, mut is_kept: impl FnMut(&DiffEntry) -> bool) {
         self.listed.retain(|(listed, _)| is_kept(listed));
@@ -373,8 +194,9 @@ impl Restore {
         Ok(changed)
     }
 
-    /// Lists the files that differ from the snapshot that was just taken into the index, if their state before it is not known.
-    async fn changed_after(
+    /// Lists the files that differ from the snapshot that was just taken into the index, if their
+    /// state before it is not known.
+    pub(super) async fn changed_after(
         &self,
         scratch: &Scratch,
         before: &Stamps,
@@ -419,7 +241,8 @@ impl Restore {
         self.listed.len()
     }
 
-    /// Changes the tree, and syncs it. Files that git ignores stay. After a failure or a crash, a restore can be prepared and applied again.
+    /// Changes the tree, and syncs it. Files that git ignores stay. After a failure or a crash, a
+    /// restore can be prepared and applied again.
     ///
     /// # Errors
     /// The disk failed.
@@ -445,12 +268,14 @@ impl Restore {
                 Some(mode) => tree.write(&listed.path, mode, &stage, *stamp)?,
             };
             match outcome {
-                Outcome::Done => restored.files.push(lossy(&listed.path)),
-                Outcome::Unguarded => {
+                FileOutcome::Done => restored.files.push(lossy(&listed.path)),
+                FileOutcome::Unguarded => {
                     restored.files.push(lossy(&listed.path));
                     restored.is_unguarded = true;
                 }
-                Outcome::LeftAlone(left) => restored.left_alone.push((lossy(&listed.path), left)),
+                FileOutcome::LeftAlone(left) => {
+                    restored.left_alone.push((lossy(&listed.path), left))
+                }
             }
             failpoint!("undo.applying");
         }
@@ -462,14 +287,14 @@ impl Restore {
 
 /// States of files, by their paths in the tree.
 #[derive(Debug, Default)]
-pub struct Stamps(BTreeMap<Vec<u8>, Option<Stamp>>);
+pub(crate) struct Stamps(BTreeMap<Vec<u8>, Option<Stamp>>);
 
 impl Stamps {
     /// Reads the states of these files.
     ///
     /// # Errors
     /// The disk failed.
-    pub fn read(tree: &Path, paths: BTreeSet<Vec<u8>>) -> Result<Self, GitError> {
+    pub(super) fn read(tree: &Path, paths: BTreeSet<Vec<u8>>) -> Result<Self, GitError> {
         let read = |path: Vec<u8>| Self::now(tree, &path).map(|stamp| (path, stamp));
         Ok(Self(paths.into_iter().map(read).collect::<Result<_, _>>()?))
     }
@@ -497,8 +322,9 @@ impl Stamps {
     }
 }
 
-/// Settles what a killed process has left beside the listed files, whose states are those in the commits or trees `from` and `to`, each with
-/// the commit that has exact bytes. Returns the files of the user that were found, and where they are now.
+/// Settles what a killed process has left beside the listed files, whose states are those in the
+/// commits or trees `from` and `to`, each with the commit that has exact bytes. Returns the files
+/// of the user that were found, and where they are now.
 ///
 /// # Errors
 /// git or the disk failed.
@@ -594,7 +420,11 @@ pub(super) fn lossy(path: &[u8]) -> String {
 }
 
 /// Returns an error if the restore would overwrite or remove a file that is not in the snapshot.
-fn refuse_unsaved(top: &Path, now: &TakenSnapshot, listed: &[DiffEntry]) -> Result<(), GitError> {
+pub(super) fn refuse_unsaved(
+    top: &Path,
+    now: &TakenSnapshot,
+    listed: &[DiffEntry],
+) -> Result<(), GitError> {
     let mut in_the_way = in_the_way(top, &now.unsaved, listed);
     if in_the_way.is_empty() {
         return Ok(());
@@ -607,8 +437,8 @@ fn refuse_unsaved(top: &Path, now: &TakenSnapshot, listed: &[DiffEntry]) -> Resu
     Err(GitError::unusable(top, why))
 }
 
-/// Lists the files that would be overwritten or removed although the older state does not contain them, or contains them without
-/// their content (`unsaved`).
+/// Lists the files that would be overwritten or removed although the older state does not contain
+/// them, or contains them without their content (`unsaved`).
 pub(super) fn in_the_way(
     top: &Path,
     unsaved: &BTreeSet<Vec<u8>>,
@@ -674,94 +504,8 @@ fn first_unlisted(top: &Path, dir: &Path, removed: &HashSet<&Path>) -> Option<St
 }
 
 impl Scratch {
-    /// Returns which of these files a snapshot would not have even if they were there when it was taken: it names them as left out, or the
-    /// patterns that it has ignore them.
-    async fn left_out_of(
-        &self,
-        snapshot: &Snapshot,
-        paths: &[&Vec<u8>],
-    ) -> Result<HashSet<Vec<u8>>, GitError> {
-        let mut found = HashSet::new();
-        if paths.is_empty() {
-            return Ok(found);
-        }
-        for path in paths {
-            // As the snapshot names it or a directory above it, before the reason.
-            let above = as_path(path).ancestors().skip(1).map(|dir| {
-                match lossy(dir.as_os_str().as_bytes()) {
-                    top if top.is_empty() => top,
-                    dir => dir + "/",
-                }
-            });
-            let named = |name: String| format!("{name:?} (");
-            if std::iter::once(lossy(path)).chain(above).any(|name| {
-                snapshot
-                    .left_out
-                    .iter()
-                    .any(|entry| entry.starts_with(&named(name.clone())))
-            }) {
-                found.insert((*path).clone());
-            }
-        }
-        // A work tree that has only the patterns of that time.
-        let dir = self.dir().join("pattern-files");
-        match fs::remove_dir_all(&dir) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                return Err(GitError::File { path: dir, error });
-            }
-            _ => {}
-        }
-        fs::create_dir_all(&dir).map_err(GitError::file(&dir))?;
-        let all = self.list_pattern_files(&snapshot.commit).await?;
-        let is_pattern_file = |listed: &&DiffEntry| {
-            let is_file = !matches!(listed.to_mode.as_deref(), Some(GITLINK | LINK));
-            is_file
-                && as_path(&listed.path)
-                    .file_name()
-                    .is_some_and(|name| name == ".gitignore")
-        };
-        let files: Vec<&Vec<u8>> = all
-            .iter()
-            .filter(is_pattern_file)
-            .map(|listed| &listed.path)
-            .collect();
-        export(self, |args| self.call(args), &snapshot.commit, &files, &dir).await?;
-        // The name as given is the name in the reply.
-        let given: Vec<Vec<u8>> = paths
-            .iter()
-            .map(|path| [b"./".as_slice(), path].concat())
-            .collect();
-        let patterns = self.pattern_settings()?;
-        let call = self
-            .repo()
-            .git
-            .call(&dir, &["check-ignore", "-z", "--stdin", "--no-index"])
-            .settings(&self.repo().settings)
-            .settings(&patterns);
-        let ran = call
-            .env("GIT_DIR", self.dir())
-            .env("GIT_WORK_TREE", &dir)
-            .input(nul_terminated(&given))
-            .run()
-            .await?;
-        // Exit code 1: none is ignored.
-        if !matches!(ran.exit_code, Some(0 | 1)) {
-            return Err(GitError::Failed {
-                command: "check-ignore".to_owned(),
-                why: error_text(&ran),
-            });
-        }
-        found.extend(
-            ran.output
-                .split(|byte| *byte == 0)
-                .filter_map(|path| path.strip_prefix(b"./"))
-                .map(<[u8]>::to_vec),
-        );
-        Ok(found)
-    }
-
-    /// Returns which of these files have a filter, by the attributes on disk or those of one of the commits: what declares it
-    /// can be removed with the same change.
+    /// Returns which of these files have a filter, by the attributes on disk or those of one of the
+    /// commits: what declares it can be removed with the same change.
     pub(super) async fn find_filtered(
         &self,
         listed: &[DiffEntry],
@@ -792,9 +536,10 @@ impl Scratch {
 }
 
 impl Scratch {
-    /// Lists what git itself has stored for files with a filter, by path: in the checked-out commit, in the one before the run, and in the
-    /// user's or the agent's index. The files have other content.
-    async fn cleaned_blobs(
+    /// Lists what git itself has stored for files with a filter, by path: in the checked-out
+    /// commit, in the one before the run, and in the user's or the agent's index. The files have
+    /// other content.
+    pub(super) async fn cleaned_blobs(
         &self,
         paths: &HashSet<Vec<u8>>,
         first: Option<&Snapshot>,
@@ -873,7 +618,8 @@ impl Scratch {
 /// Maximum number of paths that one call names.
 const PATHS_MAX: usize = 200;
 
-/// Adds the paths that have a filter, from the output of `check-attr -z`: path, attribute and value of each.
+/// Adds the paths that have a filter, from the output of `check-attr -z`: path, attribute and value
+/// of each.
 fn add_filtered(output: &[u8], found: &mut HashSet<Vec<u8>>) {
     let mut fields = output.split(|byte| *byte == 0);
     while let (Some(path), Some(_), Some(value)) = (fields.next(), fields.next(), fields.next()) {
@@ -884,7 +630,7 @@ fn add_filtered(output: &[u8], found: &mut HashSet<Vec<u8>>) {
 }
 
 /// Writes files of a commit below `stage`.
-async fn export<'a>(
+pub(super) async fn export<'a>(
     scratch: &'a Scratch,
     call: impl Fn(&[&str]) -> Call<'a>,
     commit: &str,
@@ -905,6 +651,8 @@ async fn export<'a>(
     let mut prefix = OsString::from("--prefix=");
     prefix.push(stage);
     prefix.push("/");
+    // A repository can switch links off. git would then write files with the targets, from which no
+    // link can be made.
     let links = [("core.symlinks".to_owned(), "true".to_owned())];
     let call = call(&["checkout-index", "--force", "-z", "--stdin"])
         .arg(prefix)

@@ -1,11 +1,13 @@
-//! Rewrites the commits of an agent without the files that were copied into its workspace, such as `.env`, because these can be secrets.
+//! Rewrites the commits of an agent without the files that were copied into its workspace, such as
+//! `.env`, because these can be secrets.
 //!
 //! ```text
 //!  commits of the workspace ─> the same without these files, in <scratch>/rewritten ─> the user's repository
 //! ```
-//! The same commit always becomes the same new one, so a commit that was kept before is found again. Commits that contain no such file
-//! stay as they are. A commit that only changed such files becomes an empty one, so its message is kept. A path that the user's own
-//! branches have is no secret of the workspace.
+//! The same commit always becomes the same new one, so a commit that was kept before is found
+//! again. Commits that contain no such file stay as they are. A commit that only changed such files
+//! becomes an empty one, so its message is kept. A path that the user's own branches have is no
+//! secret of the workspace.
 
 use super::scratch::quote_path;
 use super::{GitError, Repo, Scratch};
@@ -16,7 +18,8 @@ use std::fs;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
-/// Maximum number of commits that are rewritten. With more, none is kept, and the workspace stays their only place.
+/// Maximum number of commits that are rewritten. With more, none is kept, and the workspace stays
+/// their only place.
 const REWRITTEN_MAX: usize = 500;
 /// Maximum number of commits that are searched for copied files.
 const SEARCHED_MAX: usize = 20_000;
@@ -34,7 +37,7 @@ pub(super) struct RewrittenCommits {
 
 impl RewrittenCommits {
     /// Returns the commit to keep for one of the workspace.
-    pub fn kept<'a>(&'a self, commit: &'a str) -> &'a str {
+    pub(super) fn kept<'a>(&'a self, commit: &'a str) -> &'a str {
         self.by_original.get(commit).map_or(commit, String::as_str)
     }
 }
@@ -57,7 +60,7 @@ struct FoundCommit {
 
 impl SearchedCommits<'_> {
     /// Lists the copied files that the commits contain.
-    pub async fn copies(&self) -> Result<BTreeSet<String>, GitError> {
+    pub(super) async fn copies(&self) -> Result<BTreeSet<String>, GitError> {
         Ok(self
             .find()
             .await?
@@ -67,7 +70,7 @@ impl SearchedCommits<'_> {
     }
 
     /// Rewrites the commits that contain copied files, and their descendants.
-    pub async fn rewrite(&self) -> Result<RewrittenCommits, GitError> {
+    pub(super) async fn rewrite(&self) -> Result<RewrittenCommits, GitError> {
         let found = self.find().await?;
         let affected = affected(found);
         if affected.is_empty() {
@@ -100,7 +103,9 @@ impl SearchedCommits<'_> {
                         .await?,
                 ),
             };
+            // Parents come first, so the new ids of all rewritten parents are known.
             let text = rewritten(&text, tree.as_deref(), &new.by_original);
+            // An agent can make commits that git's own check refuses. They are kept, too.
             let call = self.writing(
                 &[
                     "hash-object",
@@ -141,8 +146,8 @@ impl SearchedCommits<'_> {
         call(&["write-tree", "--missing-ok"]).line().await
     }
 
-    /// Lists the commits that the user's branches do not have, parents first, with the copied files that each contains. Empty if none
-    /// contains one.
+    /// Lists the commits that the user's branches do not have, parents first, with the copied files
+    /// that each contains. Empty if none contains one.
     async fn find(&self) -> Result<Vec<FoundCommit>, GitError> {
         let copied = self.scratch.copied_paths();
         if copied.is_empty() || self.tips.is_empty() || !self.have_any(&copied).await? {
@@ -202,7 +207,8 @@ impl SearchedCommits<'_> {
         Ok(found)
     }
 
-    /// Returns whether a commit may contain one of these files. One call, because most workspaces have none.
+    /// Returns whether a commit may contain one of these files. One call, because most workspaces
+    /// have none.
     async fn have_any(&self, paths: &[String]) -> Result<bool, GitError> {
         Ok(!self
             .listed(&["--full-history", "--max-count=1"], paths)
@@ -211,6 +217,7 @@ impl SearchedCommits<'_> {
     }
 
     async fn listed(&self, options: &[&str], paths: &[String]) -> Result<String, GitError> {
+        // A name with `*` or a leading `:` would be read as a pattern.
         let call = self.with_objects(Repo::of_refs(
             self.scratch.repo(),
             &["--literal-pathspecs", "rev-list", "--ignore-missing"],
@@ -237,7 +244,8 @@ impl SearchedCommits<'_> {
             .await
     }
 
-    /// Lists for each commit which of these files it contains. A directory in such a place is not the copied file.
+    /// Lists for each commit which of these files it contains. A directory in such a place is not
+    /// the copied file.
     async fn contained(
         &self,
         commits: &[&str],
@@ -332,7 +340,8 @@ pub(super) fn object_dirs(dirs: &[&Path]) -> OsString {
     OsString::from_vec(quoted.join(OsStr::new(":")).as_bytes().to_vec())
 }
 
-/// Returns the text of a commit with another tree and the new parents, without its signature, which would not fit any more.
+/// Returns the text of a commit with another tree and the new parents, without its signature, which
+/// would not fit any more.
 fn rewritten(text: &[u8], tree: Option<&str>, parents: &BTreeMap<String, String>) -> Vec<u8> {
     let mut new = Vec::with_capacity(text.len());
     let mut lines = text.split_inclusive(|byte| *byte == b'\n');

@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-/// A git directory without configuration, hooks, attributes or excludes that shares the objects of a repository. It is removed when
-/// dropped.
+/// A git directory without configuration, hooks, attributes or excludes that shares the objects of
+/// a repository. It is removed when dropped.
 #[derive(Debug)]
 pub struct Scratch {
     repo: Repo,
@@ -31,7 +31,8 @@ pub struct Scratch {
     excluded: Vec<PathBuf>,
     /// Set if the tree is a workspace.
     workspace: Option<WorkspaceTree>,
-    /// Cached properties of the index. A mutex, because calls share the directory; never held across a call.
+    /// Cached properties of the index. A mutex, because calls share the directory; never held
+    /// across a call.
     contents: Mutex<Option<Contents>>,
     /// The source of the index. A mutex for the same reason.
     origin: Mutex<IndexOrigin>,
@@ -51,7 +52,7 @@ struct IndexOrigin {
 pub(super) struct IndexStamp(Option<[i64; 5]>);
 
 impl IndexStamp {
-    pub fn of(path: &Path) -> Self {
+    pub(super) fn of(path: &Path) -> Self {
         let meta = path.symlink_metadata().ok();
         Self(meta.map(|meta| {
             [
@@ -71,8 +72,8 @@ pub(super) struct WorkspaceTree {
     pub isolation: Isolation,
     /// The commit that the workspace was made from.
     pub base: String,
-    /// Adjutant's index, from the newest snapshot. The workspace's own index is not used, because it can name objects that are
-    /// only in the workspace.
+    /// Adjutant's index, from the newest snapshot. The workspace's own index is not used, because
+    /// it can name objects that are only in the workspace.
     index: PathBuf,
     /// Adjutant's home, below which no symbolic link is followed.
     pub home: PathBuf,
@@ -82,7 +83,7 @@ pub(super) struct WorkspaceTree {
 
 /// The workspace that a run's row records.
 #[derive(Debug, Clone, Copy)]
-pub struct WorkspacePlace<'a> {
+pub struct WorkspacePath<'a> {
     pub isolation: Isolation,
     /// The commit of the repository that the workspace was made from.
     pub base: &'a str,
@@ -91,8 +92,8 @@ pub struct WorkspacePlace<'a> {
     pub boot: &'a str,
 }
 
-/// Unsets every attribute that changes content or merges. Overrides those of the tree, also for git older than 2.41, which does not know
-/// `GIT_ATTR_SOURCE`.
+/// Unsets every attribute that changes content or merges. Overrides those of the tree, also for git
+/// older than 2.41, which does not know `GIT_ATTR_SOURCE`.
 const NO_ATTRIBUTES: &str = "* -text !crlf !eol !working-tree-encoding -ident -filter !merge !diff !conflict-marker-size !whitespace\n";
 
 /// Maximum size of the list of commits at which a shallow history ends, in bytes.
@@ -126,18 +127,18 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Creates a scratch directory at `dir`, below `home`, for a workspace of the repository. If the workspace is missing, the tree is
-    /// empty.
+    /// Creates a scratch directory at `dir`, below `home`, for a workspace of the repository. If
+    /// the workspace is missing, the tree is empty.
     ///
     /// # Errors
     /// git or the disk failed.
     pub async fn of_workspace(
         repo: Repo,
-        place: WorkspacePlace<'_>,
+        place: WorkspacePath<'_>,
         home: &Path,
         dir: &Path,
     ) -> Result<Self, GitError> {
-        let WorkspacePlace {
+        let WorkspacePath {
             isolation,
             base,
             path,
@@ -195,7 +196,8 @@ impl Scratch {
             for file in ["HEAD", "config"] {
                 fs::copy(self.dir.join(file), text.join(file))?;
             }
-            // The end of a shallow history. Without it, git reports missing parents as corruption, or finds no common ancestor.
+            // The end of a shallow history. Without it, git reports missing parents as corruption,
+            // or finds no common ancestor.
             let shallow = self.repo.common.join("shallow");
             if is_regular(&shallow) {
                 let ends = files::read_named(&shallow, SHALLOW_BYTES_MAX)?;
@@ -213,16 +215,17 @@ impl Scratch {
         self.workspace.as_ref()
     }
 
-    /// Returns whether the next snapshot of the tree can use this directory: the copied parts of the repository have not changed.
+    /// Returns whether the next snapshot of the tree can use this directory: the copied parts of
+    /// the repository have not changed.
     #[must_use]
-    pub fn is_current(&self, repo: &Repo, place: Option<&WorkspacePlace<'_>>) -> bool {
+    pub fn is_current(&self, repo: &Repo, place: Option<&WorkspacePath<'_>>) -> bool {
         let is_same_tree = match (&self.workspace, place) {
             (None, None) => {
                 self.origin().user_index == IndexStamp::of(&self.repo.dir.join("index"))
             }
             (
                 Some(known),
-                Some(WorkspacePlace {
+                Some(WorkspacePath {
                     isolation,
                     base,
                     path,
@@ -242,7 +245,8 @@ impl Scratch {
         is_same_tree && self.repo == *repo
     }
 
-    /// Returns the commit of the snapshot that keeps every object in the index. git may have removed other objects.
+    /// Returns the commit of the snapshot that keeps every object in the index. git may have
+    /// removed other objects.
     pub(super) fn index_snapshot(&self) -> Option<String> {
         self.origin().snapshot
     }
@@ -291,8 +295,8 @@ impl Scratch {
         }
     }
 
-    /// Copies the user's index, so that unchanged files need not be read. An index that exists is kept.
-    /// `last` is the newest snapshot, or the commit that the tree was made from.
+    /// Copies the user's index, so that unchanged files need not be read. An index that exists is
+    /// kept. `last` is the newest snapshot, or the commit that the tree was made from.
     pub(super) async fn prepare_index(&self, last: Option<&str>) -> Result<(), GitError> {
         // A killed call leaves its lock.
         for lock in ["index.lock", "index.export.lock"] {
@@ -333,8 +337,8 @@ impl Scratch {
         self.read_marked_files().await
     }
 
-    /// Keeps the index for the next snapshot and for the next scratch directory of the workspace. `snapshot` must keep every object in
-    /// the index.
+    /// Keeps the index for the next snapshot and for the next scratch directory of the workspace.
+    /// `snapshot` must keep every object in the index.
     pub(super) fn keep_index(&self, snapshot: &str) -> Result<(), GitError> {
         self.set_origin(IndexOrigin {
             snapshot: Some(snapshot.to_owned()),
@@ -346,7 +350,8 @@ impl Scratch {
         save_index(home, &self.index(), index).map_err(GitError::file(index))
     }
 
-    /// Clears the assume-unchanged and skip-worktree flags of existing files, so that git reads them.
+    /// Clears the assume-unchanged and skip-worktree flags of existing files, so that git reads
+    /// them.
     async fn read_marked_files(&self) -> Result<(), GitError> {
         // An unreadable copy is rebuilt later.
         let Ok(listed) = self.call(&["ls-files", "-z", "-v"]).output().await else {
@@ -419,8 +424,9 @@ impl Scratch {
         &self.excluded
     }
 
-    /// Copies the ignore patterns of the user and the repository, and returns the setting that names the copy. git gives it the precedence
-    /// of the originals: below the `.gitignore` files of the tree.
+    /// Copies the ignore patterns of the user and the repository, and returns the setting that
+    /// names the copy. git gives it the precedence of the originals: below the `.gitignore` files
+    /// of the tree.
     pub(super) fn pattern_settings(&self) -> Result<[(String, String); 1], GitError> {
         self.copied_patterns("patterns", &self.repo.own_patterns())
     }
@@ -469,7 +475,8 @@ impl Scratch {
             .settings(&plain)
     }
 
-    /// Builds a call that converts text according to the attributes of a commit or tree. It runs no filter.
+    /// Builds a call that converts text according to the attributes of a commit or tree. It runs no
+    /// filter.
     pub(super) fn text_call<'a>(&'a self, args: &[&str], attributes: &str) -> Call<'a> {
         self.call_with_attributes(args)
             .env("GIT_ATTR_SOURCE", attributes)
@@ -487,8 +494,8 @@ impl Scratch {
             .settings(&self.repo.settings)
     }
 
-    /// Builds a call without a work tree and attributes. New objects are written to the repository if `is_kept`, else to the scratch
-    /// directory.
+    /// Builds a call without a work tree and attributes. New objects are written to the repository
+    /// if `is_kept`, else to the scratch directory.
     pub(super) fn tree_less_call<'a>(&'a self, args: &[&str], is_kept: bool) -> Call<'a> {
         let objects = self.repo.common.join("objects");
         let call = self
@@ -504,7 +511,8 @@ impl Scratch {
         call.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quote_path(&objects))
     }
 
-    /// Creates a commit of a tree with Adjutant as author. `date`: in seconds since the epoch; `None`: now.
+    /// Creates a commit of a tree with Adjutant as author. `date`: in seconds since the epoch;
+    /// `None`: now.
     pub(super) async fn commit_own(
         &self,
         tree: &str,
@@ -624,7 +632,8 @@ pub(super) fn save_index(home: &Path, from: &Path, to: &Path) -> io::Result<()> 
     })
 }
 
-/// Copies an index with its modification time. git compares it with the times of files to find those that it must read.
+/// Copies an index with its modification time. git compares it with the times of files to find
+/// those that it must read.
 pub(super) fn copy_index(mut from: File, to: &Path) -> io::Result<()> {
     let mut to = File::create(to)?;
     io::copy(&mut from, &mut to)?;

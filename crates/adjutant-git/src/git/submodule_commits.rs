@@ -1,10 +1,12 @@
-//! Brings the commits home to which a merge moves nested repositories: a pointer moves only with its commits.
+//! Brings the commits home to which a merge moves nested repositories: a pointer moves only with
+//! its commits.
 //!
 //! ```text
 //!  <workspace>/sub (its objects, checked) ─> pack ─> the user's sub (objects, then a ref that keeps them) ─> the merge moves the pointer
 //! ```
-//! Nothing that a nested repository configures is run. From the agent's, only objects inside the workspace are read; in the user's, only
-//! objects and refs below `refs/adjutant` are added: its work tree, branches and index stay.
+//! Nothing that a nested repository configures is run. From the agent's, only objects inside the
+//! workspace are read; in the user's, only objects and refs below `refs/adjutant` are added: its
+//! work tree, branches and index stay.
 
 use super::base::pin;
 use super::call::error_text;
@@ -14,7 +16,7 @@ use super::restore::{GITLINK, lossy};
 use super::scratch::quote_path;
 use super::submodules::ONLY_INSIDE;
 use super::work_tree::as_path;
-use super::{GitError, Refusal, Repo, Scratch};
+use super::{GitError, MergeRefusal, Repo, Scratch};
 use crate::files;
 use adjutant_core::RunId;
 use std::collections::BTreeSet;
@@ -27,7 +29,8 @@ use std::time::Duration;
 const POINTERS_MAX: usize = 200;
 /// Maximum depth of repositories in repositories.
 const DEPTH_MAX: usize = 8;
-/// Maximum number of the run's commits whose pointers are brought home besides those of the merged tree.
+/// Maximum number of the run's commits whose pointers are brought home besides those of the merged
+/// tree.
 const COMMITS_MAX: usize = 2_000;
 /// Maximum size of the list of what these commits changed, in bytes.
 const LIST_BYTES_MAX: usize = 64 * 1024 * 1024;
@@ -51,8 +54,8 @@ pub struct SubmoduleSource {
 }
 
 impl SubmoduleSource {
-    /// Lists the directories in which the agent's nested repositories have their git directories: the workspace and, of a work tree, its
-    /// git directory in the user's repository.
+    /// Lists the directories in which the agent's nested repositories have their git directories:
+    /// the workspace and, of a work tree, its git directory in the user's repository.
     fn roots(&self, repo: &Repo) -> Vec<PathBuf> {
         let Some(workspace) = &self.workspace else {
             return Vec::new();
@@ -114,16 +117,17 @@ struct Level<'a> {
     roots: &'a [PathBuf],
     /// The directory in the workspace that corresponds to the top of the tree.
     from: Option<PathBuf>,
-    /// The path of the tree from the top of the user's repository, with a slash at the end, or empty.
+    /// The path of the tree from the top of the user's repository, with a slash at the end, or
+    /// empty.
     prefix: String,
     depth: usize,
 }
 
-/// Adds the commits to which an update moves nested repositories to those of the user, so that no pointer is broken. Returns what was
-/// added. Nothing of the update itself is done.
+/// Adds the commits to which an update moves nested repositories to those of the user, so that no
+/// pointer is broken. Returns what was added. Nothing of the update itself is done.
 ///
 /// # Errors
-/// [`Refusal::SubmoduleCommits`], or git or the disk failed.
+/// [`MergeRefusal::SubmoduleCommits`], or git or the disk failed.
 pub async fn bring_submodule_commits(
     scratch: &Scratch,
     source: &SubmoduleSource,
@@ -141,8 +145,41 @@ pub async fn bring_submodule_commits(
         depth: 0,
     };
     top.bring(before, after, &mut brought, &mut missing).await?;
-    Refusal::files(Refusal::SubmoduleCommits, missing)?;
+    MergeRefusal::files(MergeRefusal::SubmoduleCommits, missing)?;
     Ok(brought)
+}
+
+/// Adds a commit with all its objects to the user's nested repository. Returns why it cannot be
+/// complete there.
+async fn copy_commit(
+    inner: &Scratch,
+    agents: Option<&AgentsRepository>,
+    commit: &str,
+) -> Result<Option<String>, GitError> {
+    if inner.repo().commit_of(commit).await?.is_none() {
+        let Some(agents) = agents else {
+            return Ok(Some(format!(
+                "its commit {commit:.12} is neither here nor in a workspace on this machine"
+            )));
+        };
+        if let Err(error) = agents.copy_objects(inner, commit).await {
+            return Ok(Some(format!(
+                "its commit {commit:.12} cannot be read in the workspace: {error}"
+            )));
+        }
+    }
+    // Every object is there, without the agent's repository.
+    let complete = inner
+        .repo()
+        .of_refs(&["rev-list", "--objects", "--quiet", commit, "--not", "--all"])
+        .run()
+        .await?;
+    Ok((complete.exit_code != Some(0)).then(|| {
+        format!(
+            "its commit {commit:.12} is incomplete: {}",
+            error_text(&complete)
+        )
+    }))
 }
 
 impl Level<'_> {
@@ -163,7 +200,8 @@ impl Level<'_> {
                 ),
             ));
         }
-        // Pointers of older commits of the run, which a later checkout of these commits needs. The last ones decide.
+        // Pointers of older commits of the run, which a later checkout of these commits needs. The
+        // last ones decide.
         let earlier = self.earlier_pointers(before, after).await?;
         for (path, commit) in last.iter().chain(
             earlier
@@ -218,7 +256,8 @@ impl Level<'_> {
             .output_bytes_max(LIST_BYTES_MAX)
             .run()
             .await?;
-        // A tree without a commit has no history, and a list that is too long is used as far as it goes: the merged tree decides.
+        // A tree without a commit has no history, and a list that is too long is used as far as it
+        // goes: the merged tree decides.
         let listed = if listed.exit_code == Some(0) {
             super::diff::read_raw(&listed.output)
         } else {
@@ -227,7 +266,8 @@ impl Level<'_> {
         Ok(moved_pointers(&listed))
     }
 
-    /// Finds the commit of a nested repository in the user's or the agent's, and adds it to the user's.
+    /// Finds the commit of a nested repository in the user's or the agent's, and adds it to the
+    /// user's.
     async fn find(
         &self,
         path: &[u8],
@@ -248,21 +288,7 @@ impl Level<'_> {
             None => None,
         };
         let Some(user) = user else {
-            let on_remote = match &agents {
-                Some(agents) => agents.has_from_remote(self.scratch, commit).await?,
-                None => false,
-            };
-            let name = format!("{}{}", self.prefix, lossy(path));
-            let why = || {
-                format!(
-                    "it is not checked out here, and its commit {commit:.12} was not pushed: git submodule update --init {name}"
-                )
-            };
-            return Ok(if on_remote {
-                Found::OnRemote
-            } else {
-                Found::Missing(why())
-            });
+            return self.find_on_remote(path, commit, agents.as_ref()).await;
         };
         let dir = self.scratch.dir().join(format!("nested-{}", self.depth));
         let inner = Scratch::new(user, &self.source.home, &dir).await?;
@@ -270,56 +296,60 @@ impl Level<'_> {
         if inner.repo().is_in_a_ref(commit).await? {
             return Ok(Found::Known);
         }
-        if inner.repo().commit_of(commit).await?.is_none() {
-            let Some(agents) = &agents else {
-                return Ok(Found::Missing(format!(
-                    "its commit {commit:.12} is neither here nor in a workspace on this machine"
-                )));
-            };
-            if let Err(error) = agents.copy_objects(&inner, commit).await {
-                return Ok(Found::Missing(format!(
-                    "its commit {commit:.12} cannot be read in the workspace: {error}"
-                )));
-            }
+        if let Some(why) = copy_commit(&inner, agents.as_ref(), commit).await? {
+            return Ok(Found::Missing(why));
         }
-        // Every object is there, without the agent's repository.
-        let complete = inner
-            .repo()
-            .of_refs(&["rev-list", "--objects", "--quiet", commit, "--not", "--all"])
-            .run()
-            .await?;
-        if complete.exit_code != Some(0) {
-            return Ok(Found::Missing(format!(
-                "its commit {commit:.12} is incomplete: {}",
-                error_text(&complete)
-            )));
-        }
-        let is_public = match &agents {
-            Some(agents) => agents.has_from_remote(self.scratch, commit).await?,
-            None => false,
-        };
-        // The repositories inside it first, so that no pointer is kept before its commits. Those of a pushed commit are its authors'.
+        let is_public = self.is_public(agents.as_ref(), commit).await?;
+        // The repositories inside it first, so that no pointer is kept before its commits. Those of
+        // a pushed commit are its authors'.
         if self.depth < DEPTH_MAX && !is_public {
-            let from = self.from.as_ref().map(|from| from.join(as_path(path)));
-            let prefix = format!("{}{}/", self.prefix, lossy(path));
             let before = before.unwrap_or_else(|| inner.repo().empty_tree().to_owned());
-            let level = Level {
-                scratch: &inner,
-                source: self.source,
-                roots: self.roots,
-                from,
-                prefix,
-                depth: self.depth + 1,
-            };
+            let level = self.below(&inner, path);
             Box::pin(level.bring(&before, commit, brought, missing)).await?;
         }
-        pin(
-            inner.repo(),
-            &format!("refs/adjutant/{}/merged/{commit}", self.source.run),
-            commit,
-        )
-        .await?;
+        let git_ref = format!("refs/adjutant/{}/merged/{commit}", self.source.run);
+        pin(inner.repo(), &git_ref, commit).await?;
         Ok(Found::Brought)
+    }
+
+    /// Finds a commit of a nested repository that the user has not checked out.
+    async fn find_on_remote(
+        &self,
+        path: &[u8],
+        commit: &str,
+        agents: Option<&AgentsRepository>,
+    ) -> Result<Found, GitError> {
+        if self.is_public(agents, commit).await? {
+            return Ok(Found::OnRemote);
+        }
+        let name = format!("{}{}", self.prefix, lossy(path));
+        Ok(Found::Missing(format!(
+            "it is not checked out here, and its commit {commit:.12} was not pushed: git submodule update --init {name}"
+        )))
+    }
+
+    /// Returns whether the agent's repository has a commit from its remote.
+    async fn is_public(
+        &self,
+        agents: Option<&AgentsRepository>,
+        commit: &str,
+    ) -> Result<bool, GitError> {
+        match agents {
+            Some(agents) => agents.has_from_remote(self.scratch, commit).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Returns the level of the repositories inside a nested one.
+    fn below<'a>(&'a self, inner: &'a Scratch, path: &[u8]) -> Level<'a> {
+        Level {
+            scratch: inner,
+            source: self.source,
+            roots: self.roots,
+            from: self.from.as_ref().map(|from| from.join(as_path(path))),
+            prefix: format!("{}{}/", self.prefix, lossy(path)),
+            depth: self.depth + 1,
+        }
     }
 
     /// Finds the user's nested repository. `None`: it is not checked out.
@@ -427,7 +457,8 @@ impl AgentsRepository {
         Ok(listed.exit_code == Some(0) && !listed.output.is_empty())
     }
 
-    /// Adds the objects that a commit needs and the user's nested repository lacks. Each is verified against its id.
+    /// Adds the objects that a commit needs and the user's nested repository lacks. Each is
+    /// verified against its id.
     async fn copy_objects(&self, to: &Scratch, commit: &str) -> Result<(), GitError> {
         if fs::symlink_metadata(&self.shallow).is_ok() {
             let mut ends = files::read_named(&self.shallow, FILE_BYTES_MAX)
@@ -530,7 +561,8 @@ impl Repo {
 }
 
 impl Scratch {
-    /// Returns whether the user's nested repository at a path has a commit under a ref, for example since a merge.
+    /// Returns whether the user's nested repository at a path has a commit under a ref, for example
+    /// since a merge.
     pub(super) async fn has_users_repository(&self, path: &[u8], commit: &str) -> bool {
         let top = self.repo().top.join(as_path(path));
         if top.join(".git").symlink_metadata().is_err() {

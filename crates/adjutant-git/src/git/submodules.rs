@@ -1,9 +1,11 @@
-//! Finds work in nested repositories that a snapshot of the tree does not contain: a snapshot stores only the commit of each.
+//! Finds work in nested repositories that a snapshot of the tree does not contain: a snapshot
+//! stores only the commit of each.
 //!
-//! The configuration of a nested repository is not trusted and not read. Its files are compared with a copy of its index through
-//! Adjutant's git directory; from its own git directory, only refs are read.
+//! The configuration of a nested repository is not trusted and not read. Its files are compared
+//! with a copy of its index through Adjutant's git directory; from its own git directory, only refs
+//! are read.
 
-use super::call::Call;
+use super::call::{Call, error_text};
 use super::contents::links;
 use super::scratch::copy_index;
 use super::snapshot::LeftOut;
@@ -11,11 +13,10 @@ use super::{GitError, Scratch};
 use crate::files;
 use adjutant_core::Isolation;
 use std::ffi::OsStr;
-use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 use tokio::time::Instant;
 
 /// Maximum number of nested repositories to examine.
@@ -23,6 +24,9 @@ const REPOSITORIES_MAX: usize = 200;
 
 /// Timeout for examining all of them. Their git directories can contain FIFOs instead of files.
 const EXAMINED_MAX: Duration = Duration::from_secs(5);
+
+/// The reason for which a snapshot does not contain the changes in a nested repository.
+const UNCOMMITTED: &str = "uncommitted changes in a nested repository";
 
 /// The reason for which a snapshot does not contain the commits of a nested repository.
 pub(super) const ONLY_INSIDE: &str =
@@ -32,7 +36,8 @@ pub(super) const ONLY_INSIDE: &str =
 const GITMODULES_BYTES_MAX: u64 = 1024 * 1024;
 const EMPTY_NAMED_MAX: usize = 20;
 
-/// Lists the submodules of a workspace with empty directories. Creating a workspace fetches nothing.
+/// Lists the submodules of a workspace with empty directories. Creating a workspace fetches
+/// nothing.
 #[must_use]
 pub fn empty_submodules(home: &Path, workspace: &Path) -> Vec<String> {
     let Ok(text) = files::read(home, &workspace.join(".gitmodules"), GITMODULES_BYTES_MAX) else {
@@ -72,7 +77,8 @@ pub fn empty_submodules(home: &Path, workspace: &Path) -> Vec<String> {
 struct NestedRepository {
     /// The path from the top of the tree.
     path: Vec<u8>,
-    /// The commit that is stored outside the nested repository. `None`: its commits are not at risk.
+    /// The commit that is stored outside the nested repository. `None`: its commits are not at
+    /// risk.
     known: Option<String>,
 }
 
@@ -83,8 +89,134 @@ struct GitDir {
     common: PathBuf,
 }
 
+/// A nested repository that is examined.
+struct OpenedRepository<'a> {
+    scratch: &'a Scratch,
+    top: PathBuf,
+    dir: GitDir,
+    /// A copy of its index.
+    index: PathBuf,
+}
+
+impl<'a> OpenedRepository<'a> {
+    async fn open(scratch: &'a Scratch, top: PathBuf) -> Result<Self, GitError> {
+        let dir = scratch.git_dir_of(&top).await?;
+        let index = scratch.index().with_extension("inner");
+        match files::open_named(&dir.own.join("index")) {
+            Ok(from) => copy_index(from, &index).map_err(GitError::file(&index))?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => drop(fs::remove_file(&index)),
+            Err(error) => {
+                return Err(GitError::File {
+                    path: dir.own.join("index"),
+                    error,
+                });
+            }
+        }
+        Ok(Self {
+            scratch,
+            top,
+            dir,
+            index,
+        })
+    }
+
+    /// Builds a call that compares its files with the copy of its index.
+    fn call(&self, args: &[&str]) -> Call<'_> {
+        let repo = self.scratch.repo();
+        let call = repo
+            .git
+            .call(&self.top, args)
+            .env("GIT_DIR", self.scratch.dir())
+            .env("GIT_WORK_TREE", &self.top)
+            .env("GIT_INDEX_FILE", &self.index);
+        let call = call
+            .env("GIT_OBJECT_DIRECTORY", self.dir.common.join("objects"))
+            .env("GIT_ATTR_SOURCE", repo.empty_tree());
+        call.settings(&repo.settings)
+    }
+
+    /// Builds a call that reads its refs.
+    fn refs(&self, args: &[&str]) -> Call<'_> {
+        self.scratch
+            .repo()
+            .git
+            .call(&self.top, args)
+            .env("GIT_DIR", &self.dir.own)
+    }
+
+    /// Lists the entries of its index.
+    async fn entries(&self) -> Result<Vec<u8>, GitError> {
+        self.call(&["ls-files", "-z", "--stage"]).output().await
+    }
+
+    async fn has_changed_files(&self) -> Result<bool, GitError> {
+        let patterns = self.scratch.repo().patterns_in(&self.dir.common);
+        let patterns = self.scratch.copied_patterns("inner-patterns", &patterns)?;
+        let changed = self
+            .call(&[
+                "ls-files",
+                "-z",
+                "--modified",
+                "--deleted",
+                "--others",
+                "--exclude-standard",
+            ])
+            .settings(&patterns)
+            .run()
+            .await?;
+        if changed.exit_code != Some(0) {
+            return Err(GitError::Failed {
+                command: "ls-files".to_owned(),
+                why: error_text(&changed),
+            });
+        }
+        Ok(!changed.output.is_empty())
+    }
+
+    /// Returns the commit that is checked out. `None`: its branch has no commit.
+    async fn head(&self) -> Result<Option<String>, GitError> {
+        let head = self
+            .refs(&["rev-parse", "--verify", "--quiet", "HEAD"])
+            .run()
+            .await?;
+        Ok((head.exit_code == Some(0))
+            .then(|| String::from_utf8_lossy(&head.output).trim_end().to_owned()))
+    }
+
+    async fn has_staged_changes(&self, head: &str) -> Result<bool, GitError> {
+        let staged = self
+            .call(&["diff-index", "--cached", "--quiet", head, "--"])
+            .run()
+            .await?;
+        match staged.exit_code {
+            Some(0) => Ok(false),
+            Some(1) => Ok(true),
+            _ => Err(GitError::Failed {
+                command: "diff-index".to_owned(),
+                why: error_text(&staged),
+            }),
+        }
+    }
+
+    async fn is_on_remote(&self, commit: &str) -> Result<bool, GitError> {
+        let found = self
+            .refs(&[
+                "for-each-ref",
+                "--count=1",
+                "--format=x",
+                "--contains",
+                commit,
+                "refs/remotes",
+            ])
+            .output()
+            .await?;
+        Ok(!found.is_empty())
+    }
+}
+
 impl Scratch {
-    /// Lists the nested repositories with work that no snapshot of the tree contains, each with the reason. The index must be up to date.
+    /// Lists the nested repositories with work that no snapshot of the tree contains, each with the
+    /// reason. The index must be up to date.
     pub(super) async fn unsaved_in_repositories(&self) -> Result<LeftOut, GitError> {
         let mut waiting: Vec<NestedRepository> = Vec::new();
         for (path, commit) in self.contents().await?.links {
@@ -142,7 +274,8 @@ impl Scratch {
         Ok(left_out)
     }
 
-    /// Describes the work in a nested repository that no snapshot contains, and adds the repositories nested in it to `waiting`.
+    /// Describes the work in a nested repository that no snapshot contains, and adds the
+    /// repositories nested in it to `waiting`.
     async fn unsaved_in(
         &self,
         inner: &NestedRepository,
@@ -161,94 +294,35 @@ impl Scratch {
             return Ok((!is_empty)
                 .then_some("files in the directory of a repository that is not checked out"));
         }
-        let dir = self.git_dir_of(&top).await?;
-        let index = self.index().with_extension("inner");
-        match files::open_named(&dir.own.join("index")) {
-            Ok(from) => copy_index(from, &index).map_err(GitError::file(&index))?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => drop(fs::remove_file(&index)),
-            Err(error) => {
-                return Err(GitError::File {
-                    path: dir.own.join("index"),
-                    error,
-                });
-            }
-        }
-        let call = |args: &[&str]| self.inner_call(&top, &dir, &index, args);
-        for (path, commit) in links(&call(&["ls-files", "-z", "--stage"]).output().await?) {
+        let opened = OpenedRepository::open(self, top).await?;
+        for (path, commit) in links(&opened.entries().await?) {
             let path = [inner.path.as_slice(), b"/", &path].concat();
             waiting.push(NestedRepository {
                 path,
                 known: inner.known.as_ref().map(|_| commit),
             });
         }
-        let patterns =
-            self.copied_patterns("inner-patterns", &self.repo().patterns_in(&dir.common))?;
-        let changed = call(&[
-            "ls-files",
-            "-z",
-            "--modified",
-            "--deleted",
-            "--others",
-            "--exclude-standard",
-        ])
-        .settings(&patterns);
-        let changed = changed.run().await?;
-        if changed.exit_code != Some(0) {
-            return Err(GitError::Failed {
-                command: "ls-files".to_owned(),
-                why: super::call::error_text(&changed),
-            });
-        }
-        const UNCOMMITTED: &str = "uncommitted changes in a nested repository";
-        if !changed.output.is_empty() {
+        if opened.has_changed_files().await? {
             return Ok(Some(UNCOMMITTED));
         }
-        let refs = |args: &[&str]| self.repo().git.call(&top, args).env("GIT_DIR", &dir.own);
-        let head = refs(&["rev-parse", "--verify", "--quiet", "HEAD"])
-            .run()
-            .await?;
-        if head.exit_code != Some(0) {
-            let is_empty = call(&["ls-files", "-z", "--stage"])
-                .output()
-                .await?
-                .is_empty();
+        let Some(head) = opened.head().await? else {
+            let is_empty = opened.entries().await?.is_empty();
             return Ok((!is_empty).then_some(UNCOMMITTED));
-        }
-        let head = String::from_utf8_lossy(&head.output).trim_end().to_owned();
-        let staged = call(&["diff-index", "--cached", "--quiet", &head, "--"])
-            .run()
-            .await?;
-        match staged.exit_code {
-            Some(0) => {}
-            Some(1) => return Ok(Some(UNCOMMITTED)),
-            _ => {
-                return Err(GitError::Failed {
-                    command: "diff-index".to_owned(),
-                    why: super::call::error_text(&staged),
-                });
-            }
+        };
+        if opened.has_staged_changes(&head).await? {
+            return Ok(Some(UNCOMMITTED));
         }
         if inner.known.as_ref().is_none_or(|known| *known == head) {
             return Ok(None);
         }
-        let elsewhere = refs(&[
-            "for-each-ref",
-            "--count=1",
-            "--format=x",
-            "--contains",
-            &head,
-            "refs/remotes",
-        ])
-        .output()
-        .await?;
         // A merge of the run has added them to the user's.
-        Ok(
-            (elsewhere.is_empty() && !self.has_users_repository(&inner.path, &head).await)
-                .then_some(ONLY_INSIDE),
-        )
+        let is_elsewhere = opened.is_on_remote(&head).await?
+            || self.has_users_repository(&inner.path, &head).await;
+        Ok((!is_elsewhere).then_some(ONLY_INSIDE))
     }
 
-    /// Copies the agent's index of a workspace. `None`: the tree is not a workspace, or has no index.
+    /// Copies the agent's index of a workspace. `None`: the tree is not a workspace, or has no
+    /// index.
     pub(super) async fn agents_index(&self) -> Result<Option<PathBuf>, GitError> {
         let Some(workspace) = self.workspace().filter(|workspace| workspace.is_there) else {
             return Ok(None);
@@ -285,27 +359,6 @@ impl Scratch {
             }),
             _ => Err(GitError::unusable(top, "its path has a line break")),
         }
-    }
-
-    /// Builds a call that compares the files of a nested repository with a copy of its index.
-    fn inner_call<'a>(
-        &'a self,
-        top: &'a Path,
-        dir: &GitDir,
-        index: &Path,
-        args: &[&str],
-    ) -> Call<'a> {
-        let call = self
-            .repo()
-            .git
-            .call(top, args)
-            .env("GIT_DIR", self.dir())
-            .env("GIT_WORK_TREE", top)
-            .env("GIT_INDEX_FILE", index);
-        let call = call
-            .env("GIT_OBJECT_DIRECTORY", dir.common.join("objects"))
-            .env("GIT_ATTR_SOURCE", self.repo().empty_tree());
-        call.settings(&self.repo().settings)
     }
 
     /// Returns the commit of a nested repository that a commit of the tree names.

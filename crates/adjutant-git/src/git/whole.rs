@@ -4,9 +4,10 @@
 //!  <workspaces>/<run>/.index      Adjutant's index of the workspace; exists once all its files were written
 //!                    /.unsynced   the boot in which they were written; removed when they are synced
 //! ```
-//! Creating a workspace does not sync its files, so that the agent need not wait. After a power loss, they can be empty or
-//! missing although the index exists. Therefore a workspace counts as incomplete if an earlier boot has not synced it. An agent may have
-//! worked in it, so it is renamed before another one is created.
+//! Creating a workspace does not sync its files, so that the agent need not wait. After a power
+//! loss, they can be empty or missing although the index exists. Therefore a workspace counts as
+//! incomplete if an earlier boot has not synced it. An agent may have worked in it, so it is
+//! renamed before another one is created.
 
 use super::{GitError, Scratch};
 use crate::files;
@@ -30,7 +31,8 @@ pub(super) fn is_made(home: &Path, path: &Path) -> bool {
     files::open_dir(home, path).is_ok() && index_of(path).symlink_metadata().is_ok()
 }
 
-/// Returns whether a workspace exists with all its files. `boot` identifies the boot of the machine.
+/// Returns whether a workspace exists with all its files. `boot` identifies the boot of the
+/// machine.
 pub(super) fn is_whole(home: &Path, path: &Path, boot: &str) -> bool {
     is_made(home, path)
         && match files::read(home, &mark_of(path), BOOT_BYTES_MAX) {
@@ -40,7 +42,8 @@ pub(super) fn is_whole(home: &Path, path: &Path, boot: &str) -> bool {
 }
 
 impl Scratch {
-    /// Returns whether a power loss may have torn files of the workspace. It counts as missing, but can contain work of an agent.
+    /// Returns whether a power loss may have torn files of the workspace. It counts as missing, but
+    /// can contain work of an agent.
     #[must_use]
     pub fn is_torn(&self) -> bool {
         self.workspace().is_some_and(|workspace| {
@@ -64,9 +67,12 @@ pub fn sync_workspace(home: &Path, path: &Path) -> io::Result<()> {
     if files::look(home, &mark)?.is_none() {
         return Ok(());
     }
+    // One call, instead of one for each of possibly many thousand files.
     files::sync_file_system(files::open_dir(home, path)?)?;
     match std::fs::remove_file(&mark) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        // A mark that a power failure restores would name an earlier boot, and the complete
+        // workspace would count as torn.
         _ => files::sync_dirs(home, mark.parent().unwrap_or(&mark)),
     }
 }

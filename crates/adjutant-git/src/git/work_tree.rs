@@ -3,7 +3,7 @@
 use super::GitError;
 use crate::failpoint;
 use crate::process::hygiene;
-use crate::user_files::{Cause, Content, Outcome, Settled, Slot, Stamp};
+use crate::user_files::{Cause, Content, FileOutcome, Settled, Slot, Stamp};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawMode};
 use rustix::io::Errno;
 use std::collections::BTreeSet;
@@ -46,20 +46,24 @@ impl WorkTree {
     }
 
     /// Removes a file that has this stamp, and its parent directories that become empty.
-    pub(super) fn remove(&mut self, path: &[u8], seen: Option<Stamp>) -> Result<Outcome, GitError> {
+    pub(super) fn remove(
+        &mut self,
+        path: &[u8],
+        seen: Option<Stamp>,
+    ) -> Result<FileOutcome, GitError> {
         let path = as_path(path);
         self.remove_entry(path, seen)
             .map_err(GitError::file(self.path.join(path)))
     }
 
-    fn remove_entry(&mut self, path: &Path, seen: Option<Stamp>) -> io::Result<Outcome> {
+    fn remove_entry(&mut self, path: &Path, seen: Option<Stamp>) -> io::Result<FileOutcome> {
         let (dirs, name) = parts(path).ok_or(Errno::INVAL)?;
         let mut open = vec![self.top.try_clone()?];
         for dir in &dirs {
             let above = open.last().ok_or(Errno::INVAL)?;
             match rustix::fs::openat(above, *dir, DIRECTORY, Mode::empty()) {
                 Ok(below) => open.push(below),
-                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(Outcome::Done),
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => return Ok(FileOutcome::Done),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -95,7 +99,7 @@ impl WorkTree {
         mode: &str,
         stage: &Path,
         seen: Option<Stamp>,
-    ) -> Result<Outcome, GitError> {
+    ) -> Result<FileOutcome, GitError> {
         let path = as_path(path);
         self.write_entry(path, mode, &stage.join(path), seen)
             .map_err(GitError::file(self.path.join(path)))
@@ -107,7 +111,7 @@ impl WorkTree {
         mode: &str,
         staged: &Path,
         seen: Option<Stamp>,
-    ) -> io::Result<Outcome> {
+    ) -> io::Result<FileOutcome> {
         let (dirs, name) = parts(path).ok_or(Errno::INVAL)?;
         let mut parent = self.top.try_clone()?;
         let mut at = PathBuf::new();
@@ -147,7 +151,8 @@ impl WorkTree {
         Ok(outcome)
     }
 
-    /// Settles what a killed process has left beside a file. `known` reads the contents that are not the user's, if something was left.
+    /// Settles what a killed process has left beside a file. `known` reads the contents that are
+    /// not the user's, if something was left.
     pub(super) fn settle(&mut self, path: &[u8], known: &[Content]) -> Result<Settled, GitError> {
         let path = as_path(path);
         let Some(slot) = self.slot(path)? else {
@@ -264,7 +269,8 @@ fn put(
     to.sync_all()
 }
 
-/// Splits a path of git into its directories and its name. `None`: the path leaves the tree, or names a git directory.
+/// Splits a path of git into its directories and its name. `None`: the path leaves the tree, or
+/// names a git directory.
 pub(super) fn parts(path: &Path) -> Option<(Vec<&OsStr>, OsString)> {
     let mut names = Vec::new();
     for part in path.components() {

@@ -1,4 +1,5 @@
-//! Which variables of the dispatcher's environment are passed to agents, and which of them are credentials.
+//! Which variables of the dispatcher's environment are passed to agents, and which of them are
+//! credentials.
 
 use super::environment::variables;
 use super::{Config, Home, env_pass};
@@ -11,8 +12,8 @@ const AGENT_VARIABLES: [&str; 10] = [
     "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM",
 ];
 
-/// Returns the part of this process' environment that agents may get, including the variables of all vendors and all
-/// declared agents. The hub passes each agent only its own.
+/// Returns the part of this process' environment that agents may get, including the variables of
+/// all vendors and all declared agents. The hub passes each agent only its own.
 #[must_use]
 pub fn dispatch_env() -> BTreeMap<String, String> {
     let declared = Home::from_env()
@@ -37,8 +38,8 @@ const CREDENTIAL_WORDS: [&str; 8] = [
     "COOKIE",
 ];
 
-/// Returns whether a variable may contain a credential, by its vendor or its name. Credentials are stored apart from
-/// the rest of a run, and no longer than the run needs them.
+/// Returns whether a variable may contain a credential, by its vendor or its name. Credentials are
+/// stored apart from the rest of a run, and no longer than the run needs them.
 #[must_use]
 pub fn is_credential(name: &str) -> bool {
     let upper = name.to_ascii_uppercase();
@@ -51,14 +52,15 @@ pub fn is_stored_as_credential(name: &str) -> bool {
     is_credential(name) || !is_agent_variable(name)
 }
 
-/// Returns the part of this process' environment for an agent with these patterns and without a preset.
+/// Returns the part of this process' environment for an agent with these patterns and without a
+/// preset.
 #[must_use]
 pub fn env_for(patterns: &[String]) -> BTreeMap<String, String> {
     env_where(|name| is_agent_variable(name) || preset::passes(patterns, name))
 }
 
-/// Returns whether a variable is passed to an agent: because every agent gets it, or because the agent or its preset
-/// names it.
+/// Returns whether a variable is passed to an agent: because every agent gets it, or because the
+/// agent or its preset names it.
 #[must_use]
 pub fn is_for_agent(name: &str, agent: &AgentSpec, preset: Option<&Preset>) -> bool {
     is_agent_variable(name)

@@ -2,8 +2,9 @@
 
 use crate::preset::{self, Driver, Preset};
 use adjutant_core::agent::AgentOverrides;
-use adjutant_core::limits;
-use adjutant_core::{AgentName, AgentSpec, Fence, HarnessKind, Isolation, Permissions, PromptVia};
+use adjutant_core::{
+    AgentName, AgentSpec, Fence, HarnessKind, Isolation, Permissions, PromptVia, limits,
+};
 use std::collections::BTreeMap;
 
 /// The name and the harness of the scripted agent.
@@ -65,7 +66,8 @@ fn of_preset(name: AgentName, preset: &Preset) -> AgentSpec {
     }
 }
 
-/// Returns how a run receives its prompt, which also determines whether it accepts messages while it works.
+/// Returns how a run receives its prompt, which also determines whether it accepts messages while
+/// it works.
 pub(super) fn prompt_of(preset: &Preset) -> PromptVia {
     match (preset.driver, preset.prompt) {
         (Driver::Claude | Driver::Codex | Driver::Pi, _) => PromptVia::Stream,

@@ -91,6 +91,45 @@ const BUILT_IN: [(&str, &str); 3] = [
     ),
 ];
 
+fn is_empty(window: Window) -> bool {
+    Budget::from(window).limit() == 0
+}
+
+/// Adds the built-in templates with other names to those of the file. Invalid ones are reported.
+fn all_templates(
+    declared: BTreeMap<String, Template>,
+    unusable: &mut UnusableValues,
+) -> BTreeMap<String, Template> {
+    for (name, template) in &declared {
+        check_template(name, template, unusable);
+    }
+    let built_in = BUILT_IN.iter().map(|(name, instructions)| {
+        let template = Template {
+            instructions: Some((*instructions).to_owned()),
+            ..Template::default()
+        };
+        ((*name).to_owned(), template)
+    });
+    built_in.chain(declared).collect()
+}
+
+fn check_template(name: &str, template: &Template, unusable: &mut UnusableValues) {
+    let field = |key: &str| format!("chats.templates.{name}.{key}");
+    let instructions = template.instructions.as_ref();
+    if instructions.is_some_and(|text| text.len() > INSTRUCTIONS_BYTES_MAX) {
+        unusable.report(
+            field("instructions"),
+            format!("at most {INSTRUCTIONS_BYTES_MAX} bytes"),
+        );
+    }
+    if template.window.is_some_and(is_empty) {
+        unusable.report(field("window"), "at least 1");
+    }
+    if template.turns_max == Some(0) {
+        unusable.report(field("turns_max"), NO_TURNS);
+    }
+}
+
 impl Chats {
     /// Reads this part of the file, and adds the built-in templates with other names.
     pub(super) fn of(
@@ -110,38 +149,7 @@ impl Chats {
         if summarise_left_out && summariser.is_none() {
             unusable.report("chats.summarise_left_out", "needs chats.summariser");
         }
-        let is_empty = |window: Window| Budget::from(window).limit() == 0;
-        let mut all: BTreeMap<String, Template> = BUILT_IN
-            .iter()
-            .map(|(name, instructions)| {
-                (
-                    (*name).to_owned(),
-                    Template {
-                        instructions: Some((*instructions).to_owned()),
-                        ..Template::default()
-                    },
-                )
-            })
-            .collect();
-        for (name, template) in templates {
-            if template
-                .instructions
-                .as_ref()
-                .is_some_and(|text| text.len() > INSTRUCTIONS_BYTES_MAX)
-            {
-                unusable.report(
-                    format!("chats.templates.{name}.instructions"),
-                    format!("at most {INSTRUCTIONS_BYTES_MAX} bytes"),
-                );
-            }
-            if template.window.is_some_and(is_empty) {
-                unusable.report(format!("chats.templates.{name}.window"), "at least 1");
-            }
-            if template.turns_max == Some(0) {
-                unusable.report(format!("chats.templates.{name}.turns_max"), NO_TURNS);
-            }
-            all.insert(name, template);
-        }
+        let templates = all_templates(templates, unusable);
         if summarise_on_archive && summariser.is_none() {
             unusable.report(
                 "chats.summarise_on_archive",
@@ -172,7 +180,7 @@ impl Chats {
             default_responder: agent("default_responder", default_responder),
             summariser: agent("summariser", summariser),
             summarise_on_archive,
-            templates: all,
+            templates,
         }
     }
 
@@ -200,5 +208,56 @@ impl Chats {
                 format!("no such template; the templates are {known}"),
             )
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (Chats, UnusableValues) {
+        let file: FileChats = toml::from_str(text).expect("TOML");
+        let mut unusable = UnusableValues::default();
+        let agents = |name: &str| AgentName::parse(name).ok().filter(|_| name == "echo");
+        let chats = Chats::of(file, &agents, &mut unusable);
+        (chats, unusable)
+    }
+
+    #[test]
+    fn declared_template_replaces_the_built_in_one() {
+        let (chats, unusable) =
+            read("[templates.review]\nprivate = true\n[templates.own]\nturns_max = 2\n");
+        assert!(unusable.fields().is_empty(), "{unusable:?}");
+        let names: Vec<&str> = chats.templates().map(|(name, _)| name).collect();
+        assert_eq!(names, ["debugging", "own", "planning", "review"]);
+        let review = chats.template("review").expect("a template");
+        assert!(review.private && review.instructions.is_none());
+    }
+
+    #[test]
+    fn unusable_chats_are_reported() {
+        let long = "x".repeat(INSTRUCTIONS_BYTES_MAX + 1);
+        let long = format!("[templates.x]\ninstructions = \"{long}\"");
+        for (text, field) in [
+            ("summarise_left_out = true", "chats.summarise_left_out"),
+            ("summarise_on_archive = true", "chats.summarise_on_archive"),
+            ("turns_max = 0", "chats.turns_max"),
+            ("window = { tokens = 0 }", "chats.window"),
+            ("summariser = \"nobody\"", "chats.summariser"),
+            ("default_responder = \"nobody\"", "chats.default_responder"),
+            (
+                "[templates.x]\nturns_max = 0",
+                "chats.templates.x.turns_max",
+            ),
+            (
+                "[templates.x]\nwindow = { chars = 0 }",
+                "chats.templates.x.window",
+            ),
+            (long.as_str(), "chats.templates.x.instructions"),
+        ] {
+            assert_eq!(read(text).1.fields(), [field]);
+        }
+        let (chats, unusable) = read("summarise_left_out = true\nsummariser = \"echo\"\n");
+        assert!(unusable.fields().is_empty() && chats.summariser.is_some());
     }
 }

@@ -30,7 +30,7 @@ pub enum AddError {
 impl NewAgent {
     /// Returns the agent's lines in the file.
     #[must_use]
-    pub fn to_toml(&self) -> String {
+    pub(crate) fn to_toml(&self) -> String {
         let quoted = |text: &str| toml::Value::from(text).to_string();
         let list = |texts: &[String]| {
             texts

@@ -11,43 +11,51 @@ const PATTERNS_MAX: usize = 200;
 /// Prefixes of variables that make the dynamic loader load other code into every program.
 const LOADERS: [&str; 2] = ["LD_", "DYLD_"];
 
+/// Why a pattern passes no variables.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EnvPassProblem {
+    #[error("{0:?} is not a variable: write a name such as MY_KEY, or a prefix such as MY_*")]
+    NotAVariable(String),
+    #[error("{0:?} is adj's own and is not passed to agents")]
+    Own(String),
+    #[error(
+        "{0:?} would load code into every program: set it by env = {{ … }} if that is intended"
+    )]
+    LoadsCode(String),
+}
+
 /// Checks patterns: names of variables, optionally with `*` as the last character.
 ///
 /// # Errors
 /// The first invalid pattern, and the reason.
-pub fn check(patterns: &[String]) -> Result<(), String> {
+pub fn check(patterns: &[String]) -> Result<(), EnvPassProblem> {
     patterns.iter().try_for_each(|pattern| check_one(pattern))
 }
 
-fn check_one(pattern: &str) -> Result<(), String> {
+fn check_one(pattern: &str) -> Result<(), EnvPassProblem> {
     let (name, is_beginning) = pattern
         .strip_suffix('*')
         .map_or((pattern, false), |name| (name, true));
     let is_name = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if !is_name || is_beginning && name.len() < BEGINNING_CHARS_MIN {
-        return Err(format!(
-            "{pattern:?} is not a variable: write a name such as MY_KEY, or a prefix such as MY_*"
-        ));
+        return Err(EnvPassProblem::NotAVariable(pattern.to_owned()));
     }
     if name.starts_with("ADJ_") || is_beginning && "ADJ_".starts_with(name) {
-        return Err(format!(
-            "{pattern:?} is adj's own and is not passed to agents"
-        ));
+        return Err(EnvPassProblem::Own(pattern.to_owned()));
     }
     if LOADERS
         .iter()
         .any(|loader| name.starts_with(loader) || is_beginning && loader.starts_with(name))
     {
-        return Err(format!(
-            "{pattern:?} would load code into every program: set it by env = {{ … }} if that is intended"
-        ));
+        return Err(EnvPassProblem::LoadsCode(pattern.to_owned()));
     }
     Ok(())
 }
 
-/// Reads the patterns of all declared agents and presets of a configuration file, and the variables with keys for gates. Returns none for an unreadable file;
-/// loading the configuration reports the error.
+/// Reads the patterns of all declared agents and presets of a configuration file, and the variables
+/// with keys for gates. Returns none for an unreadable file; loading the configuration reports the
+/// error.
 pub(super) fn declared_patterns(path: &Path) -> Vec<String> {
     let Ok(bytes) = files::read_named(path, FILE_BYTES_MAX) else {
         return Vec::new();

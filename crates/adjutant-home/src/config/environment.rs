@@ -68,7 +68,8 @@ pub fn mail_env() -> Vec<(OsString, OsString)> {
         .collect()
 }
 
-/// Returns the environment for a program that notifies the person, which may need the bus of the user's session.
+/// Returns the environment for a program that notifies the person, which may need the bus of the
+/// user's session.
 #[must_use]
 pub fn notify_env() -> Vec<(OsString, OsString)> {
     let session = ["XDG_RUNTIME_DIR", "DBUS_SESSION_BUS_ADDRESS"]
@@ -77,8 +78,8 @@ pub fn notify_env() -> Vec<(OsString, OsString)> {
     mail_env().into_iter().chain(session).collect()
 }
 
-/// Returns the environment for a guard and a supervisor. It contains nothing of an agent, since the order contains
-/// everything.
+/// Returns the environment for a guard and a supervisor. It contains nothing of an agent, since the
+/// order contains everything.
 #[must_use]
 pub fn guard_env() -> Vec<(OsString, OsString)> {
     ["ADJ_LOG", "ADJ_FAILPOINT", "SSL_CERT_FILE", "SSL_CERT_DIR"]
@@ -88,7 +89,8 @@ pub fn guard_env() -> Vec<(OsString, OsString)> {
         .collect()
 }
 
-/// Returns the environment for the launcher of a pool: this process' own, without Adjutant's variables and the password of the store.
+/// Returns the environment for the launcher of a pool: this process' own, without Adjutant's
+/// variables and the password of the store.
 #[must_use]
 pub fn launcher_env() -> Vec<(OsString, OsString)> {
     variables()
@@ -96,7 +98,8 @@ pub fn launcher_env() -> Vec<(OsString, OsString)> {
         .collect()
 }
 
-/// Returns the environment in which git is found and reads the user's configuration. `path`: the `PATH`; `None`: that of this process.
+/// Returns the environment in which git is found and reads the user's configuration. `path`: the
+/// `PATH`; `None`: that of this process.
 #[must_use]
 pub fn git_env(path: Option<&String>) -> BTreeMap<String, String> {
     let own = GIT_VARIABLES

@@ -1,8 +1,8 @@
 //! The `[escalation]` part of the configuration.
 
-use super::duration::duration_ms;
 use super::values::UnusableValues;
 use adjutant_core::escalation::{EscalationStep, QuietHours};
+use adjutant_core::units::duration;
 use serde::Deserialize;
 
 const PEOPLE_MAX: usize = 16;
@@ -32,7 +32,7 @@ pub(super) fn read(file: FileEscalation, unusable: &mut UnusableValues) -> Vec<E
     let after_ms = file
         .after
         .as_deref()
-        .and_then(|text| unusable.check("escalation.after", duration_ms(text)));
+        .and_then(|text| unusable.check("escalation.after", duration::parse(text)));
     if file.people.len() > PEOPLE_MAX {
         unusable.report("escalation.people", format!("at most {PEOPLE_MAX}"));
         return Vec::new();
@@ -72,7 +72,7 @@ pub(super) fn read(file: FileEscalation, unusable: &mut UnusableValues) -> Vec<E
             unusable.report(field("name"), format!("{name:?} is listed twice"));
         }
         let after_ms = match after {
-            Some(text) => unusable.check(&field("after"), duration_ms(&text)),
+            Some(text) => unusable.check(&field("after"), duration::parse(&text)),
             None if file.after.is_some() => after_ms,
             None => {
                 unusable.report(
@@ -102,15 +102,20 @@ pub(super) fn read(file: FileEscalation, unusable: &mut UnusableValues) -> Vec<E
     steps
 }
 
+/// A name that is no time zone of this machine.
+#[derive(Debug, thiserror::Error)]
+#[error("{name:?} is not a time zone of this machine: write a name such as Europe/Berlin or UTC")]
+pub(super) struct UnknownZone {
+    name: String,
+    source: jiff::Error,
+}
+
 /// Checks that the machine knows a time zone.
-pub(super) fn known_zone(name: String) -> Result<String, String> {
-    let problem = || {
-        format!(
-            "{name:?} is not a time zone of this machine: write a name such as Europe/Berlin or UTC"
-        )
-    };
-    jiff::tz::TimeZone::get(&name).map_err(|_| problem())?;
-    Ok(name)
+pub(super) fn known_zone(name: String) -> Result<String, UnknownZone> {
+    match jiff::tz::TimeZone::get(&name) {
+        Ok(_) => Ok(name),
+        Err(source) => Err(UnknownZone { name, source }),
+    }
 }
 
 #[cfg(test)]

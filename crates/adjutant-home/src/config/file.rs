@@ -1,14 +1,20 @@
 //! The format of the configuration file.
 
+use super::values::UnusableValues;
 use super::{
     Containment, chats, escalation, gate, http, notify, policies, pools, pressure, prices,
     webhooks, workspaces,
 };
 use crate::preset::Preset;
+use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::tree::TreeLimits;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+
+const LIVE_RUNS_MAX_DEFAULT: u64 = 16;
+const LOG_BYTES_MAX_DEFAULT: u64 = 64 * 1024 * 1024;
+const LOG_BYTES_MIN: u64 = 64 * 1024;
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -68,6 +74,26 @@ pub(super) struct FileConfig {
     pub(super) presets: BTreeMap<String, Preset>,
 }
 
+impl FileConfig {
+    /// Returns the maximum number of live runs. Zero is reported.
+    pub(super) fn live_runs_max(&self, unusable: &mut UnusableValues) -> u64 {
+        let max = self.live_runs_max.unwrap_or(LIVE_RUNS_MAX_DEFAULT);
+        if max == 0 {
+            unusable.report("live_runs_max", "at least 1");
+        }
+        max
+    }
+
+    /// Returns the maximum size of a log. One that is too small is reported.
+    pub(super) fn log_bytes_max(&self, unusable: &mut UnusableValues) -> u64 {
+        let max = self.log_bytes_max.unwrap_or(LOG_BYTES_MAX_DEFAULT);
+        if max < LOG_BYTES_MIN {
+            unusable.report("log_bytes_max", format!("at least {LOG_BYTES_MIN}"));
+        }
+        max
+    }
+}
+
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FileDelegation {
@@ -101,6 +127,26 @@ pub(super) struct FileRateLimits {
     pub(super) times_max: Option<u32>,
     pub(super) pause: Option<String>,
     pub(super) pause_max: Option<String>,
+}
+
+impl FileRateLimits {
+    /// Completes the values with the built-in ones. Invalid ones are reported.
+    pub(super) fn policy(&self, unusable: &mut UnusableValues) -> RetryPolicy {
+        let built_in = RetryPolicy::default();
+        RetryPolicy {
+            times_max: self.times_max.unwrap_or(built_in.times_max),
+            pause_ms: unusable.duration(
+                "rate_limits.pause",
+                self.pause.as_deref(),
+                built_in.pause_ms,
+            ),
+            pause_ms_max: unusable.duration(
+                "rate_limits.pause_max",
+                self.pause_max.as_deref(),
+                built_in.pause_ms_max,
+            ),
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]

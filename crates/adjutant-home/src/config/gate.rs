@@ -1,6 +1,6 @@
 //! `gate`, `base_url` and `key` of an agent: whether its model is called through the gate.
 
-use super::env_pass;
+use super::env_pass::{self, EnvPassProblem};
 use super::values::UnusableValues;
 use crate::preset::Preset;
 use adjutant_core::agent::AgentGate;
@@ -57,7 +57,8 @@ pub(super) struct DeclaredGate<'a> {
     pub(super) key: Option<&'a FileKey>,
 }
 
-/// Reads an agent's gate. `config` is the path of the file. `None`: it has none, or it is invalid, which is reported.
+/// Reads an agent's gate. `config` is the path of the file. `None`: it has none, or it is invalid,
+/// which is reported.
 pub(super) fn gate(
     agent: &DeclaredGate<'_>,
     preset: Option<&Preset>,
@@ -120,35 +121,57 @@ pub(super) fn gate(
     })
 }
 
-pub(super) fn source(key: &FileKey, config: &Path) -> Result<KeySource, String> {
+/// Why the place of a secret cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub(super) enum KeyProblem {
+    #[error("{0:?} is not a variable")]
+    Pattern(String),
+    #[error(transparent)]
+    Variable(#[from] EnvPassProblem),
+    #[error("use either {{ file = \"PATH\" }} or {{ env = \"NAME\" }}")]
+    NotOne,
+}
+
+pub(super) fn source(key: &FileKey, config: &Path) -> Result<KeySource, KeyProblem> {
     match (&key.file, &key.env) {
         (Some(file), None) => Ok(KeySource::File(
             config.parent().unwrap_or(Path::new("/")).join(file),
         )),
-        (None, Some(name)) if name.ends_with('*') => Err(format!("{name:?} is not a variable")),
+        (None, Some(name)) if name.ends_with('*') => Err(KeyProblem::Pattern(name.clone())),
         (None, Some(name)) => {
-            env_pass::check(std::slice::from_ref(name)).map(|()| KeySource::Env(name.clone()))
+            env_pass::check(std::slice::from_ref(name))?;
+            Ok(KeySource::Env(name.clone()))
         }
-        _ => Err("use either { file = \"PATH\" } or { env = \"NAME\" }".to_owned()),
+        _ => Err(KeyProblem::NotOne),
     }
 }
 
-/// Parses the base URL of an API. The key goes there, so it is `https`, or `http` in the user's own network.
-fn address(url: &str) -> Result<Uri, String> {
-    let parsed = match url.parse::<Uri>() {
-        Ok(parsed)
-            if url.len() <= URL_BYTES_MAX && parsed.host().is_some_and(|host| !host.is_empty()) =>
-        {
-            parsed
-        }
-        _ => return Err("use an address such as https://api.example.org".to_owned()),
-    };
+/// Why the base URL of an API cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+enum BaseUrlProblem {
+    #[error("use an address such as https://api.example.org")]
+    NotAddress,
+    #[error("must not contain a user name, password or query")]
+    HasUserOrQuery,
+    #[error("use https: http is for localhost and for addresses of private networks")]
+    PlainText,
+    #[error("use https")]
+    NotHttps,
+}
+
+/// Parses the base URL of an API. The key goes there, so it is `https`, or `http` in the user's own
+/// network.
+fn address(url: &str) -> Result<Uri, BaseUrlProblem> {
+    let parsed = url.parse::<Uri>().ok().filter(|parsed| {
+        url.len() <= URL_BYTES_MAX && parsed.host().is_some_and(|host| !host.is_empty())
+    });
+    let parsed = parsed.ok_or(BaseUrlProblem::NotAddress)?;
     if parsed
         .authority()
         .is_some_and(|authority| authority.as_str().contains('@'))
         || parsed.query().is_some()
     {
-        return Err("must not contain a user name, password or query".to_owned());
+        return Err(BaseUrlProblem::HasUserOrQuery);
     }
     let host = parsed
         .host()
@@ -162,10 +185,8 @@ fn address(url: &str) -> Result<Uri, String> {
     match parsed.scheme_str() {
         Some("https") => Ok(parsed),
         Some("http") if is_own_network => Ok(parsed),
-        Some("http") => {
-            Err("use https: http is for localhost and for addresses of private networks".to_owned())
-        }
-        _ => Err("use https".to_owned()),
+        Some("http") => Err(BaseUrlProblem::PlainText),
+        _ => Err(BaseUrlProblem::NotHttps),
     }
 }
 

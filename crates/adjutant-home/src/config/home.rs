@@ -1,8 +1,8 @@
 //! Locates the home and its files.
 
 use super::environment::variable;
-use crate::failpoint;
-use crate::files;
+use crate::files::FileSystem;
+use crate::{failpoint, files};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -35,7 +35,7 @@ pub enum HomeError {
     #[error(
         "{path} is on a network file system ({name}), where locks and the database are unreliable"
     )]
-    Network { path: PathBuf, name: &'static str },
+    Network { path: PathBuf, name: String },
     #[error("{path} is a symbolic link")]
     Link { path: PathBuf },
     #[error("{path} holds other files ({found}) and is not a home of adj: use an empty directory")]
@@ -52,8 +52,8 @@ pub enum HomeError {
 }
 
 impl Home {
-    /// Finds the home: in memory if requested, otherwise `ADJ_HOME`, otherwise `adjutant` in the platform's state
-    /// directory.
+    /// Finds the home: in memory if requested, otherwise `ADJ_HOME`, otherwise `adjutant` in the
+    /// platform's state directory.
     ///
     /// # Errors
     /// No variable names a place, or there is no file system in memory.
@@ -96,7 +96,8 @@ impl Home {
         std::fs::remove_dir_all(&renamed)
     }
 
-    /// Removes what Adjutant has made in the home, and the home itself if nothing else is in it. Returns what stays.
+    /// Removes what Adjutant has made in the home, and the home itself if nothing else is in it.
+    /// Returns what stays.
     ///
     /// # Errors
     /// A part of the home cannot be removed. The same call continues.
@@ -105,8 +106,9 @@ impl Home {
         // What an interrupted removal has left.
         files::remove_dir(&removed)?;
         make_private(&removed).map_err(io::Error::other)?;
-        // Each entry moves at once, so that no hub finds a part of one. The database's log goes before the database, which would
-        // otherwise be opened with the log of an earlier one; the hub's lock goes last.
+        // Each entry moves at once, so that no hub finds a part of one. The database's log goes
+        // before the database, which would otherwise be opened with the log of an earlier one; the
+        // hub's lock goes last.
         let name_of = |path: PathBuf| path.file_name().map(OsString::from).unwrap_or_default();
         let first = name_of(self.database_log());
         let last = name_of(self.hub_lock());
@@ -142,7 +144,8 @@ impl Home {
         Ok(others)
     }
 
-    /// Returns the files and directories in the home that Adjutant has not made, such as the configuration.
+    /// Returns the files and directories in the home that Adjutant has not made, such as the
+    /// configuration.
     ///
     /// # Errors
     /// The home cannot be read.
@@ -217,11 +220,12 @@ impl Home {
         Ok(Self { dir })
     }
 
-    /// Creates missing directories of the home (0700), and refuses a home that another user could have prepared. A
-    /// directory with foreign files is never changed.
+    /// Creates missing directories of the home (0700), and refuses a home that another user could
+    /// have prepared. A directory with foreign files is never changed.
     ///
     /// # Errors
-    /// The path is a link, a file, another user's, on a network file system or not a home, or a directory cannot be created.
+    /// The path is a link, a file, another user's, on a network file system or not a home, or a
+    /// directory cannot be created.
     pub fn ensure(&self) -> Result<(), HomeError> {
         if let Some(name) = self.network_file_system() {
             return Err(HomeError::Network {
@@ -238,12 +242,16 @@ impl Home {
 
     /// Returns the name of the network file system that the home is on, or would be on.
     #[must_use]
-    pub fn network_file_system(&self) -> Option<&'static str> {
+    pub fn network_file_system(&self) -> Option<String> {
         if failpoint::is_network() {
-            return Some("simulated");
+            return Some("simulated".to_owned());
         }
         let dir = self.dir.ancestors().find(|dir| dir.exists())?;
-        network_name(dir)
+        match FileSystem::of(dir).ok()? {
+            FileSystem::Network(name) => Some(name),
+            // 9p also connects virtual machines to a disk of their host.
+            FileSystem::Plan9 | FileSystem::Memory(_) | FileSystem::Local(_) => None,
+        }
     }
 
     fn directories(&self) -> [PathBuf; 3] {
@@ -258,8 +266,8 @@ impl Home {
             .any(|path| is_there(path))
     }
 
-    /// Refuses a directory with foreign files. An unused home may contain its configuration and files next to it (such as a
-    /// webhook's secret).
+    /// Refuses a directory with foreign files. An unused home may contain its configuration and
+    /// files next to it (such as a webhook's secret).
     fn check(&self) -> Result<(), HomeError> {
         if self.is_partly_removed() {
             return Err(HomeError::PartlyRemoved {
@@ -369,7 +377,8 @@ impl Home {
         self.dir.join("ballast")
     }
 
-    /// The address at which the hub listens because `adj ui` or `adj serve --listen` asked for it. The next hub listens there too.
+    /// The address at which the hub listens because `adj ui` or `adj serve --listen` asked for it.
+    /// The next hub listens there too.
     #[must_use]
     pub fn dashboard_address(&self) -> PathBuf {
         self.dir.join("dashboard.address")
@@ -493,41 +502,8 @@ fn ephemeral_name() -> String {
     format!("adj-ephemeral-{}", rustix::process::geteuid().as_raw())
 }
 
-#[cfg(target_os = "linux")]
 fn is_in_memory(path: &Path) -> bool {
-    const TMPFS: i64 = 0x0102_1994;
-    const RAMFS: i64 = 0x8584_58f6;
-    rustix::fs::statfs(path).is_ok_and(|stat| matches!(stat.f_type & 0xffff_ffff, TMPFS | RAMFS))
-}
-
-#[cfg(not(target_os = "linux"))]
-fn is_in_memory(_path: &Path) -> bool {
-    false
-}
-
-/// Network file systems by their magic numbers. 9p is none of them: it also connects virtual machines to a disk of their host.
-#[cfg(target_os = "linux")]
-const NETWORK_FILE_SYSTEMS: [(i64, &str); 6] = [
-    (0x6969, "NFS"),
-    (0xff53_4d42, "CIFS"),
-    (0xfe53_4d42, "SMB"),
-    (0x00c3_6400, "Ceph"),
-    (0x0bd0_0bd0, "Lustre"),
-    (0x5346_414f, "AFS"),
-];
-
-#[cfg(target_os = "linux")]
-fn network_name(path: &Path) -> Option<&'static str> {
-    let magic = rustix::fs::statfs(path).ok()?.f_type & 0xffff_ffff;
-    NETWORK_FILE_SYSTEMS
-        .iter()
-        .find(|(known, _)| *known == magic)
-        .map(|(_, name)| *name)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn network_name(_path: &Path) -> Option<&'static str> {
-    None
+    matches!(FileSystem::of(path), Ok(FileSystem::Memory(_)))
 }
 
 fn make_private(dir: &Path) -> Result<(), HomeError> {

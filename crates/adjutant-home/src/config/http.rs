@@ -40,16 +40,28 @@ pub(super) struct FileTls {
     key: Option<PathBuf>,
 }
 
+/// Why an address for callers over HTTP cannot be used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum HttpProblem {
+    #[error("use an address and a port, such as 127.0.0.1:7317")]
+    ListenAddress,
+    #[error(
+        "other machines could connect, and tokens would cross the network in plain text: set cert and key in [tls]; \
+         or use 127.0.0.1 with an SSH tunnel or a proxy; or accept plain text with listen_without_tls = true"
+    )]
+    PlainText,
+    #[error("use an address without a path, such as https://adj.example.org")]
+    PublicUrl,
+}
+
 impl HttpConfig {
     /// Returns the settings for an address.
     ///
     /// # Errors
     /// Other machines could connect to it without TLS.
-    pub fn settings(&self, listen: SocketAddr) -> Result<HttpSettings, String> {
+    pub fn settings(&self, listen: SocketAddr) -> Result<HttpSettings, HttpProblem> {
         if !listen.ip().is_loopback() && self.tls.is_none() && !self.without_tls {
-            return Err("other machines could connect, and tokens would cross the network in plain text: set cert and key in [tls]; \
-                        or use 127.0.0.1 with an SSH tunnel or a proxy; or accept plain text with listen_without_tls = true"
-                .to_owned());
+            return Err(HttpProblem::PlainText);
         }
         Ok(HttpSettings {
             listen,
@@ -63,9 +75,8 @@ impl HttpConfig {
 ///
 /// # Errors
 /// It is not an address with a port.
-pub fn listen_address(text: &str) -> Result<SocketAddr, String> {
-    text.parse()
-        .map_err(|_| "use an address and a port, such as 127.0.0.1:7317".to_owned())
+pub fn listen_address(text: &str) -> Result<SocketAddr, HttpProblem> {
+    text.parse().map_err(|_| HttpProblem::ListenAddress)
 }
 
 /// The values of the file.
@@ -134,9 +145,8 @@ pub(super) fn read(
     (listen, http)
 }
 
-fn public_address(text: &str) -> Result<Uri, String> {
-    let refused = || "use an address without a path, such as https://adj.example.org".to_owned();
-    let url: Uri = text.parse().map_err(|_| refused())?;
+fn public_address(text: &str) -> Result<Uri, HttpProblem> {
+    let url: Uri = text.parse().map_err(|_| HttpProblem::PublicUrl)?;
     let has_name = url
         .authority()
         .is_some_and(|authority| !authority.host().is_empty() && !authority.as_str().contains('@'));
@@ -144,7 +154,7 @@ fn public_address(text: &str) -> Result<Uri, String> {
     if has_name && is_web && url.path() == "/" && url.query().is_none() {
         Ok(url)
     } else {
-        Err(refused())
+        Err(HttpProblem::PublicUrl)
     }
 }
 
@@ -186,6 +196,7 @@ mod tests {
         ] {
             let listen = listen_address(other).expect("an address");
             let refused = HttpConfig::default().settings(listen).expect_err("refused");
+            let refused = refused.to_string();
             assert!(
                 refused.contains("[tls]") && refused.contains("listen_without_tls"),
                 "{refused}"

@@ -1,11 +1,12 @@
 //! The launcher of a pool: a command that starts a runner on demand.
 
-use super::duration::positive_duration_ms;
 use super::environment::text_variable;
 use super::programs::find_program;
 use super::values::UnusableValues;
 use crate::files;
 use adjutant_core::launch::{JOIN_TIMEOUT_DEFAULT_MS, LAUNCHED_MAX};
+use adjutant_core::units::duration;
+use std::io;
 use std::path::{Path, PathBuf};
 
 const ARGUMENTS_MAX: usize = 200;
@@ -27,6 +28,37 @@ pub struct Launcher {
     pub max: u64,
     /// How long such a runner may take to join.
     pub join_within_ms: i64,
+}
+
+/// Why a launcher has no standard input.
+#[derive(Debug, thiserror::Error)]
+pub enum LaunchInputError {
+    /// The error contains the path.
+    #[error("launch_input: {0}")]
+    Io(#[from] io::Error),
+    #[error("launch_input: {0} is not UTF-8")]
+    NotUtf8(PathBuf),
+    #[error("launch_input: {0} has no {TOKEN}, without which the runner cannot join")]
+    NoToken(PathBuf),
+}
+
+/// Why the command of a launcher cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum LaunchProblem {
+    #[error(
+        "use a list with a program and its arguments, such as [\"ssh\", \"gpu1.example.org\", \"adj\", \"runner\", …]"
+    )]
+    NoProgram,
+    #[error("use at most {ARGUMENTS_MAX} arguments")]
+    Arguments,
+    #[error("the program cannot contain a placeholder")]
+    VariableProgram,
+    #[error(
+        "{TOKEN} cannot be an argument, which other users can read: the command gets the token on its standard input (adj runner --token-file -), or in the text of launch_input"
+    )]
+    ShownToken,
+    #[error("unknown placeholder {0}: use {known}", known = PLACEHOLDERS.join(", "))]
+    UnknownPlaceholder(String),
 }
 
 /// The settings of a launcher as the file declares them.
@@ -69,19 +101,18 @@ impl Launcher {
     ///
     /// # Errors
     /// The file cannot be read, or its text has no place for the token.
-    pub fn filled_input(&self, values: &LaunchValues<'_>, token: &str) -> Result<String, String> {
+    pub fn filled_input(
+        &self,
+        values: &LaunchValues<'_>,
+        token: &str,
+    ) -> Result<String, LaunchInputError> {
         let Some(path) = &self.input else {
             return Ok(format!("{token}\n"));
         };
-        let bytes = files::read_named(path, INPUT_BYTES_MAX)
-            .map_err(|error| format!("launch_input: {error}"))?;
-        let text = String::from_utf8(bytes)
-            .map_err(|_| format!("launch_input: {} is not UTF-8", path.display()))?;
+        let text = String::from_utf8(files::read_named(path, INPUT_BYTES_MAX)?)
+            .map_err(|_| LaunchInputError::NotUtf8(path.clone()))?;
         if !text.contains(TOKEN) {
-            return Err(format!(
-                "launch_input: {} has no {TOKEN}, without which the runner cannot join",
-                path.display()
-            ));
+            return Err(LaunchInputError::NoToken(path.clone()));
         }
         Ok(fill(&text, values, Some(token)))
     }
@@ -129,14 +160,14 @@ pub(super) fn read(
         }
         return None;
     };
-    unusable.check(&field("launch"), checked(argv));
+    unusable.check(&field("launch"), check(argv));
     let max = file.launch_max.unwrap_or(1);
     if !(1..=LAUNCHED_MAX).contains(&max) {
         unusable.report(field("launch_max"), format!("use 1 to {LAUNCHED_MAX}"));
     }
     let join_within_ms = file
         .launch_timeout
-        .and_then(|text| unusable.check(&field("launch_timeout"), positive_duration_ms(text)));
+        .and_then(|text| unusable.check(&field("launch_timeout"), duration::parse_positive(text)));
     Some(Launcher {
         argv: argv.to_vec(),
         input: file.launch_input.map(|path| dir.join(path)),
@@ -145,16 +176,15 @@ pub(super) fn read(
     })
 }
 
-fn checked(argv: &[String]) -> Result<(), String> {
-    let known = PLACEHOLDERS.join(", ");
+fn check(argv: &[String]) -> Result<(), LaunchProblem> {
     let Some(program) = argv.first().filter(|program| !program.is_empty()) else {
-        return Err("use a list with a program and its arguments, such as [\"ssh\", \"gpu1.example.org\", \"adj\", \"runner\", …]".to_owned());
+        return Err(LaunchProblem::NoProgram);
     };
     if argv.len() > ARGUMENTS_MAX || argv.iter().any(|arg| arg.contains('\0')) {
-        return Err(format!("use at most {ARGUMENTS_MAX} arguments"));
+        return Err(LaunchProblem::Arguments);
     }
     if placeholders(program).next().is_some() {
-        return Err("the program cannot contain a placeholder".to_owned());
+        return Err(LaunchProblem::VariableProgram);
     }
     match argv
         .iter()
@@ -162,10 +192,8 @@ fn checked(argv: &[String]) -> Result<(), String> {
         .find(|found| !PLACEHOLDERS.contains(found))
     {
         None => Ok(()),
-        Some(TOKEN) => Err(format!(
-            "{TOKEN} cannot be an argument, which other users can read: the command gets the token on its standard input (adj runner --token-file -), or in the text of launch_input"
-        )),
-        Some(other) => Err(format!("unknown placeholder {other}: use {known}")),
+        Some(TOKEN) => Err(LaunchProblem::ShownToken),
+        Some(other) => Err(LaunchProblem::UnknownPlaceholder(other.to_owned())),
     }
 }
 
@@ -222,8 +250,8 @@ mod tests {
             ])
         );
         assert_eq!(
-            launcher.filled_input(&VALUES, "adj_x").as_deref(),
-            Ok("adj_x\n")
+            launcher.filled_input(&VALUES, "adj_x").ok().as_deref(),
+            Some("adj_x\n")
         );
         let dir = tempfile::tempdir().expect("a directory");
         let launcher = Launcher {
@@ -241,7 +269,8 @@ mod tests {
             "{\"name\": \"launched-gpu-1\", \"token\": \"adj_{pool}\", \"other\": \"${node.id} {x}\"}"
         );
         assert!(
-            filled_from("{name}").is_err_and(|problem| problem.contains("job.json has no {token}"))
+            filled_from("{name}")
+                .is_err_and(|problem| problem.to_string().contains("job.json has no {token}"))
         );
     }
 
@@ -273,7 +302,7 @@ mod tests {
                 ]
             );
             assert!(
-                checked(&argv(args)).is_err_and(|problem| problem.contains(expected)),
+                check(&argv(args)).is_err_and(|problem| problem.to_string().contains(expected)),
                 "{args:?}"
             );
         }

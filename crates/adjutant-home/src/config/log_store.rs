@@ -1,17 +1,17 @@
 //! The `log_store` setting: where the hub puts the logs of ended attempts.
 
 use super::environment::text_variable;
-use super::store::{decoded, is_private};
+use super::store::{PrivateFileError, check_private, decoded};
+use super::values::UnusableValues;
 use crate::files;
 use adjutant_core::words;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// Largest file of credentials, in bytes.
 const CREDENTIALS_BYTES_MAX: u64 = 64 * 1024;
-const FORM: &str =
-    "use s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIRECTORY";
 
 /// A service that stores objects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -119,22 +119,26 @@ impl fmt::Display for LogStoreAddress {
 }
 
 impl Bucket {
-    /// Returns the variables with credentials: those of the file, and those of the environment that it does not set.
+    /// Returns the variables with credentials: those of the file, and those of the environment that
+    /// it does not set.
     ///
     /// # Errors
     /// The file can be read by other users, or not at all, or has other lines.
-    pub fn credentials(&self) -> Result<BTreeMap<&'static str, String>, String> {
+    pub fn credentials(&self) -> Result<BTreeMap<&'static str, String>, CredentialsError> {
         let names = self.provider.variables();
         let mut found: BTreeMap<_, _> = names
             .iter()
             .filter_map(|name| Some((*name, text_variable(name)?)))
             .collect();
         if let Some(file) = &self.credentials {
-            is_private(file)?;
-            let bytes = files::read_named(file, CREDENTIALS_BYTES_MAX)
-                .map_err(|error| error.to_string())?;
-            let read = assignments(&String::from_utf8_lossy(&bytes), names)
-                .map_err(|problem| format!("{}: {problem}", file.display()))?;
+            check_private(file)?;
+            let bytes = files::read_named(file, CREDENTIALS_BYTES_MAX)?;
+            let read = assignments(&String::from_utf8_lossy(&bytes), names).map_err(|source| {
+                CredentialsError::Line {
+                    path: file.clone(),
+                    source,
+                }
+            })?;
             found.extend(read);
         }
         Ok(found)
@@ -152,11 +156,78 @@ impl LogStoreAddress {
     }
 }
 
+/// Why the credentials for a bucket cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum CredentialsError {
+    #[error(transparent)]
+    NotPrivate(#[from] PrivateFileError),
+    /// The error contains the path.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("{path}: {source}")]
+    Line {
+        path: PathBuf,
+        source: InvalidAssignment,
+    },
+}
+
+/// A line of a file of credentials that is not one of known names.
+#[derive(Debug, thiserror::Error)]
+#[error("line {line}: use NAME=value with one of {}", names.join(", "))]
+pub struct InvalidAssignment {
+    line: usize,
+    names: &'static [&'static str],
+}
+
+/// Why a `log_store` setting cannot be used. It never contains the setting, which could contain a
+/// credential.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum LogStoreProblem {
+    #[error(
+        "use s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, az://CONTAINER/PREFIX or file:///DIRECTORY"
+    )]
+    Form,
+    #[error("a directory is an absolute path: file:///DIRECTORY")]
+    RelativeDirectory,
+    #[error("a directory needs no log_store_credentials")]
+    CredentialsForDirectory,
+    #[error(
+        "leave credentials out: set the provider's variables for the hub, or log_store_credentials"
+    )]
+    HasCredentials,
+    #[error("the bucket and the parts of the prefix consist of letters, digits, -, _ and .")]
+    Name,
+    #[error("the options are endpoint=URL, region=NAME for s3 and account=NAME for az")]
+    Option,
+    #[error("endpoint is an address such as https://minio.example.org:9000")]
+    Endpoint,
+    #[error("logs would cross the network in plain text: use an endpoint with https")]
+    PlainEndpoint,
+}
+
+/// Reads the setting. `credentials`: a path from the directory of the file, `dir`. Invalid values
+/// are reported.
+pub(super) fn read(
+    text: Option<&str>,
+    credentials: Option<&Path>,
+    dir: &Path,
+    unusable: &mut UnusableValues,
+) -> Option<LogStoreAddress> {
+    if credentials.is_some() && text.is_none() {
+        unusable.report(
+            "log_store_credentials",
+            "these are for a bucket: set log_store = \"s3://…\"",
+        );
+    }
+    let credentials = credentials.map(|named| dir.join(named));
+    unusable.check("log_store", address(text?, credentials.as_deref()))
+}
+
 /// Parses lines `NAME=value`. The error contains no value.
 fn assignments(
     text: &str,
-    names: &[&'static str],
-) -> Result<BTreeMap<&'static str, String>, String> {
+    names: &'static [&'static str],
+) -> Result<BTreeMap<&'static str, String>, InvalidAssignment> {
     let mut found = BTreeMap::new();
     for (n, line) in text
         .lines()
@@ -169,56 +240,26 @@ fn assignments(
                 value.trim(),
             ))
         });
-        let (name, value) = known.ok_or_else(|| {
-            format!(
-                "line {}: use NAME=value with one of {}",
-                n + 1,
-                names.join(", ")
-            )
-        })?;
+        let (name, value) = known.ok_or(InvalidAssignment { line: n + 1, names })?;
         found.insert(*name, value.trim_matches('"').to_owned());
     }
     Ok(found)
 }
 
-/// Parses the setting. The error never contains it, because it could contain a credential.
-pub(super) fn address(text: &str, credentials: Option<&Path>) -> Result<LogStoreAddress, String> {
-    let form = || FORM.to_owned();
-    let (scheme, rest) = text.split_once("://").ok_or_else(form)?;
+/// Parses the setting.
+fn address(text: &str, credentials: Option<&Path>) -> Result<LogStoreAddress, LogStoreProblem> {
+    let (scheme, rest) = text.split_once("://").ok_or(LogStoreProblem::Form)?;
     if scheme == "file" {
-        let dir = PathBuf::from(decoded(rest, FORM)?);
+        let dir = PathBuf::from(decoded(rest).ok_or(LogStoreProblem::Form)?);
         return match credentials {
-            _ if !dir.is_absolute() => {
-                Err("a directory is an absolute path: file:///DIRECTORY".to_owned())
-            }
-            Some(_) => Err("a directory needs no log_store_credentials".to_owned()),
+            _ if !dir.is_absolute() => Err(LogStoreProblem::RelativeDirectory),
+            Some(_) => Err(LogStoreProblem::CredentialsForDirectory),
             None => Ok(LogStoreAddress::Directory(dir)),
         };
     }
-    let provider = Provider::from_word(scheme).ok_or_else(form)?;
+    let provider = Provider::from_word(scheme).ok_or(LogStoreProblem::Form)?;
     let (place, options) = rest.split_once('?').unwrap_or((rest, ""));
-    let (name, prefix) = place.split_once('/').unwrap_or((place, ""));
-    if name.contains(['@', ':']) {
-        return Err("leave credentials out: set the provider's variables for the hub, or log_store_credentials".to_owned());
-    }
-    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
-    let is_plain = |text: &str| {
-        text.bytes()
-            .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
-            && !text.starts_with('.')
-    };
-    if name.is_empty()
-        || !is_plain(name)
-        || !prefix.is_empty()
-            && !prefix
-                .split('/')
-                .all(|part| !part.is_empty() && is_plain(part))
-    {
-        return Err(
-            "the bucket and the parts of the prefix consist of letters, digits, -, _ and ."
-                .to_owned(),
-        );
-    }
+    let (name, prefix) = bucket_and_prefix(place)?;
     let mut bucket = Bucket {
         provider,
         name: name.to_owned(),
@@ -230,7 +271,7 @@ pub(super) fn address(text: &str, credentials: Option<&Path>) -> Result<LogStore
     };
     for option in options.split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
-        let value = decoded(value, FORM)?;
+        let value = decoded(value).ok_or(LogStoreProblem::Form)?;
         match (name, provider) {
             ("endpoint", _) => bucket.endpoint = Some(endpoint(&value)?),
             ("region", Provider::S3) if is_plain(&value) && !value.is_empty() => {
@@ -239,37 +280,51 @@ pub(super) fn address(text: &str, credentials: Option<&Path>) -> Result<LogStore
             ("account", Provider::Azure) if is_plain(&value) && !value.is_empty() => {
                 bucket.account = Some(value)
             }
-            _ => {
-                return Err(
-                    "the options are endpoint=URL, region=NAME for s3 and account=NAME for az"
-                        .to_owned(),
-                );
-            }
+            _ => return Err(LogStoreProblem::Option),
         }
     }
     Ok(LogStoreAddress::Bucket(bucket))
 }
 
-fn endpoint(text: &str) -> Result<String, String> {
-    let refused = || "endpoint is an address such as https://minio.example.org:9000".to_owned();
-    let uri: ::http::Uri = text.parse().map_err(|_| refused())?;
-    let host = uri.host().ok_or_else(refused)?;
+fn is_plain(text: &str) -> bool {
+    text.bytes()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        && !text.starts_with('.')
+}
+
+/// Splits the place of an address into the bucket and the prefix, which may be empty.
+fn bucket_and_prefix(place: &str) -> Result<(&str, &str), LogStoreProblem> {
+    let (name, prefix) = place.split_once('/').unwrap_or((place, ""));
+    if name.contains(['@', ':']) {
+        return Err(LogStoreProblem::HasCredentials);
+    }
+    let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+    let are_parts = |prefix: &str| {
+        prefix
+            .split('/')
+            .all(|part| !part.is_empty() && is_plain(part))
+    };
+    if name.is_empty() || !is_plain(name) || !prefix.is_empty() && !are_parts(prefix) {
+        return Err(LogStoreProblem::Name);
+    }
+    Ok((name, prefix))
+}
+
+fn endpoint(text: &str) -> Result<String, LogStoreProblem> {
+    let uri: ::http::Uri = text.parse().map_err(|_| LogStoreProblem::Endpoint)?;
+    let host = uri.host().ok_or(LogStoreProblem::Endpoint)?;
     if uri
         .authority()
         .is_some_and(|authority| authority.as_str().contains('@'))
         || uri.query().is_some()
     {
-        return Err(refused());
+        return Err(LogStoreProblem::Endpoint);
     }
     match uri.scheme_str() {
         Some("https") => {}
         Some("http") if adjutant_core::address::is_loopback(host) => {}
-        Some("http") => {
-            return Err(
-                "logs would cross the network in plain text: use an endpoint with https".to_owned(),
-            );
-        }
-        _ => return Err(refused()),
+        Some("http") => return Err(LogStoreProblem::PlainEndpoint),
+        _ => return Err(LogStoreProblem::Endpoint),
     }
     Ok(text.trim_end_matches('/').to_owned())
 }
@@ -319,7 +374,7 @@ mod tests {
             "s3://bucket?endpoint=https://a:canary@example.org",
             "file://canary/logs",
         ] {
-            let error = address(text, None).expect_err(text);
+            let error = address(text, None).expect_err(text).to_string();
             assert!(!error.contains("canary"), "{error}");
         }
         assert!(address("file:///logs", Some(Path::new("x"))).is_err());
@@ -345,7 +400,7 @@ mod tests {
             "AWS_ALLOW_HTTP=canary",
             "AZURE_CLIENT_SECRET=canary",
         ] {
-            let error = assignments(text, names).expect_err(text);
+            let error = assignments(text, names).expect_err(text).to_string();
             assert!(
                 error.starts_with("line 1: ") && !error.contains("canary"),
                 "{error}"

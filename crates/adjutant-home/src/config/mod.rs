@@ -1,13 +1,13 @@
 //! Reads the environment and the configuration file. No other module does.
 //!
-//! A home is a directory with all state: store, socket, locks, runs, logs. The configuration is one TOML file, read
-//! for each dispatch, so that a change needs no restart.
+//! A home is a directory with all state: store, socket, locks, runs, logs. The configuration is one
+//! TOML file, read for each dispatch, so that a change needs no restart.
 
 mod agent_env;
+mod agents;
 mod builtin;
 mod chats;
 mod declared;
-mod duration;
 mod edit;
 mod env_pass;
 mod environment;
@@ -20,7 +20,6 @@ mod home;
 mod http;
 mod launcher;
 mod log_store;
-mod memory;
 mod notify;
 mod policies;
 mod policy_set;
@@ -32,54 +31,52 @@ mod programs;
 mod schema;
 mod stamp;
 mod store;
+mod times;
 mod values;
 mod webhooks;
 mod workspaces;
 
+pub use crate::files::FileSystem;
 use adjutant_core::words;
 pub use agent_env::{
     base_env, dispatch_env, env_for, is_agent_variable, is_credential, is_for_agent,
     is_stored_as_credential,
 };
+pub use agents::{AgentEntry, BUILT_IN};
 pub use chats::{Chats, Template, Window};
-pub use duration::{duration_ms, duration_text, positive_duration_ms};
 pub use edit::{AddError, NewAgent, with_agent};
-pub use env_pass::check as check_env_pass;
+pub use env_pass::{EnvPassProblem, check as check_env_pass};
 pub use environment::{
     git_env, guard_env, hub_env, launcher_env, mail_env, notify_env, text_variable, whole_env,
 };
 pub use error::ConfigError;
 pub use gate::{GateSettings, KeySource};
 pub use home::{Home, HomeError, request_ephemeral, requested_memory_dir};
-pub use http::{HttpConfig, HttpSettings, TlsFiles, listen_address};
-pub use launcher::{LaunchValues, Launcher};
-pub use log_store::{Bucket, LogStoreAddress, Provider};
-pub use memory::memory_text;
+pub use http::{HttpConfig, HttpProblem, HttpSettings, TlsFiles, listen_address};
+pub use launcher::{LaunchInputError, LaunchValues, Launcher};
+pub use log_store::{Bucket, CredentialsError, InvalidAssignment, LogStoreAddress, Provider};
 pub use notify::NotifySettings;
 pub use policies::{RepositoryPolicies, policies_of_repository};
-pub use policy_set::PolicySet;
+pub use policy_set::{PolicySet, PolicySetError};
 pub use pools::PoolEntry;
 pub use prices::Prices;
 pub use programs::find_program;
 pub use schema::{Setting, documented_default, json_schema};
 pub use stamp::Stamp;
-pub use store::{Password, PostgresAddress};
-pub use webhooks::{Address, Notices, Service, Target, Webhook, topic_of, webhook_address};
+pub use store::{Password, PasswordError, PostgresAddress, PrivateFileError, StoreProblem};
+pub use webhooks::{
+    Address, Notices, Service, Target, Webhook, WebhookProblem, topic_of, webhook_address,
+};
 pub use workspaces::{RepositoryWorkspaces, Workspaces};
 
 use crate::files;
-use crate::preset::Preset;
-
 use adjutant_core::escalation::EscalationStep;
-use adjutant_core::lease;
-use adjutant_core::limits;
 use adjutant_core::pressure::PressureLimits;
 use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::tree::TreeLimits;
-use adjutant_core::{AgentName, AgentSpec, Budget, PoolName};
+use adjutant_core::{AgentName, Budget, PoolName};
 use environment::variable;
 use file::FileConfig;
-use gate::DeclaredGate;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io;
@@ -103,7 +100,8 @@ pub struct Config {
     pub http: HttpConfig,
     /// The database of the store. `None`: a file in the home.
     pub store: Option<PostgresAddress>,
-    /// Other hubs use the same store: one of them is the leader, and all pools are pools for runners.
+    /// Other hubs use the same store: one of them is the leader, and all pools are pools for
+    /// runners.
     pub store_shared: bool,
     /// Where the hub puts the logs of ended attempts. `None`: they stay in its home.
     pub log_store: Option<LogStoreAddress>,
@@ -150,19 +148,6 @@ pub struct Config {
     agent_budgets: BTreeMap<AgentName, Budget>,
 }
 
-/// The source of a built-in agent.
-pub const BUILT_IN: &str = "built-in";
-
-/// An agent, and where it is declared.
-#[derive(Debug, Clone)]
-pub struct AgentEntry {
-    pub spec: AgentSpec,
-    /// `built-in`, or the path of the file.
-    pub source: String,
-    /// Whether its entry sets `isolation`. Otherwise `[workspaces]` counts.
-    pub has_isolation: bool,
-}
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Containment {
@@ -174,17 +159,12 @@ pub enum Containment {
 
 words!(Containment { Auto = "auto", PidNamespace = "pid_namespace", Subreaper = "subreaper" });
 
-const LIVE_RUNS_MAX_DEFAULT: u64 = 16;
-const LOG_BYTES_MAX_DEFAULT: u64 = 64 * 1024 * 1024;
-const LOG_BYTES_MIN: u64 = 64 * 1024;
 /// Largest configuration file, in bytes.
 const FILE_BYTES_MAX: u64 = 1024 * 1024;
-const IDLE_EXIT_MS_DEFAULT: i64 = 30 * 60 * 1000;
-const FINISHED_RETENTION_MS_DEFAULT: i64 = 30 * 24 * 60 * 60 * 1000;
 
 impl Config {
-    /// Returns the path of the configuration file: `ADJ_CONFIG`, otherwise `config.toml` in `ADJ_HOME` if set,
-    /// otherwise `adjutant/config.toml` in the user's configuration directory.
+    /// Returns the path of the configuration file: `ADJ_CONFIG`, otherwise `config.toml` in
+    /// `ADJ_HOME` if set, otherwise `adjutant/config.toml` in the user's configuration directory.
     #[must_use]
     pub fn path(home: &Home) -> PathBuf {
         if let Some(path) = variable("ADJ_CONFIG").map(PathBuf::from) {
@@ -233,10 +213,12 @@ impl Config {
         }
     }
 
-    /// Reads where the store is. If the configuration is invalid, the store is in the home unless the file names another place.
+    /// Reads where the store is. If the configuration is invalid, the store is in the home unless
+    /// the file names another place.
     ///
     /// # Errors
-    /// The file is invalid and has the setting `store`, or may have it: the hub must not open another store instead.
+    /// The file is invalid and has the setting `store`, or may have it: the hub must not open
+    /// another store instead.
     pub fn store_of(home: &Home) -> Result<Option<PostgresAddress>, ConfigError> {
         match Self::load(home) {
             Ok(config) => Ok(config.store),
@@ -253,7 +235,8 @@ impl Config {
     /// Reads where the logs of ended attempts are put.
     ///
     /// # Errors
-    /// The file is invalid and has the setting, or may have it: logs that are there would count as missing.
+    /// The file is invalid and has the setting, or may have it: logs that are there would count as
+    /// missing.
     pub fn log_store_of(home: &Home) -> Result<Option<LogStoreAddress>, ConfigError> {
         match Self::load(home) {
             Ok(config) => Ok(config.log_store),
@@ -302,7 +285,8 @@ impl Config {
         self.gates.get(agent)
     }
 
-    /// Returns what a dispatched run of an agent in a pool may use: by the pool, else the agent, else in general.
+    /// Returns what a dispatched run of an agent in a pool may use: by the pool, else the agent,
+    /// else in general.
     #[must_use]
     pub fn budget_of(&self, agent: &AgentName, pool: &PoolName) -> Budget {
         let of_agent = self.agent_budgets.get(agent).copied().unwrap_or_default();
@@ -325,249 +309,95 @@ impl Config {
         let mut structure = problems::read::<FileConfig>(text);
         let file = error::take_file(&mut structure, &path)?;
         let mut unusable = UnusableValues::default();
-        let presets = declared::presets(&file.presets, text, &mut unusable);
-        let mut agents = BTreeMap::new();
-        let mut gates = BTreeMap::new();
-        for spec in builtin::all() {
-            agents.insert(
-                spec.name.clone(),
-                AgentEntry {
-                    spec,
-                    source: BUILT_IN.to_owned(),
-                    has_isolation: false,
-                },
-            );
-        }
-        for (name, agent) in &file.agents {
-            if let Some(spec) = declared::agent(name, agent, &presets, &mut unusable) {
-                let mut entry = AgentEntry {
-                    spec,
-                    source: path.display().to_string(),
-                    has_isolation: agent.isolation.is_some(),
-                };
-                let preset = Preset::from_text(&entry.spec.preset);
-                let declared_gate = DeclaredGate {
-                    agent: name,
-                    // The agent is valid, so its harness is known.
-                    harness: declared::harness_name(name, agent, &presets).unwrap_or(name),
-                    gate: agent.gate,
-                    base_url: agent.base_url.as_deref(),
-                    key: agent.key.as_ref(),
-                };
-                if let Some(gate) =
-                    gate::gate(&declared_gate, preset.as_ref(), &path, &mut unusable)
-                {
-                    entry.spec.gate = Some(gate.of_agent());
-                    gates.insert(entry.spec.name.clone(), gate);
-                }
-                agents.insert(entry.spec.name.clone(), entry);
-            }
-        }
-        let general =
-            fence::fence("fence", file.fence.as_deref(), &mut unusable).unwrap_or_default();
-        fence::check_dirs("fence_write", &file.fence_write, &mut unusable);
-        for AgentEntry { spec, .. } in agents.values_mut() {
-            if file
-                .agents
-                .get(spec.name.as_str())
-                .is_none_or(|agent| agent.fence.is_none())
-            {
-                spec.fence = general;
-            }
-            spec.fence_write.extend(file.fence_write.iter().cloned());
-        }
-        // A declared agent that is invalid is reported separately.
-        let is_declared = |name: &str| {
-            file.agents.contains_key(name) || agents.keys().any(|agent| agent.as_str() == name)
-        };
-        if let Some(default) = file
-            .default_agent
-            .as_ref()
-            .filter(|name| !is_declared(name))
-        {
-            unusable.report("default_agent", format!("no agent {default:?} is declared"));
-        }
-        let live_runs_max = file.live_runs_max.unwrap_or(LIVE_RUNS_MAX_DEFAULT);
-        if live_runs_max == 0 {
-            unusable.report("live_runs_max", "at least 1");
-        }
-        let log_bytes_max = file.log_bytes_max.unwrap_or(LOG_BYTES_MAX_DEFAULT);
-        if log_bytes_max < LOG_BYTES_MIN {
-            unusable.report("log_bytes_max", format!("at least {LOG_BYTES_MIN}"));
-        }
-        let runner_lease_ms = unusable.duration(
-            "runner_lease",
-            file.runner_lease.as_deref(),
-            lease::LEASE_DEFAULT_MS,
-        );
-        if !(lease::LEASE_MIN_MS..=lease::LEASE_MAX_MS).contains(&runner_lease_ms) {
-            unusable.report("runner_lease", "use 2s to 1d");
-        }
-        let built_in = RetryPolicy::default();
-        let rate_limits = RetryPolicy {
-            times_max: file.rate_limits.times_max.unwrap_or(built_in.times_max),
-            pause_ms: unusable.duration(
-                "rate_limits.pause",
-                file.rate_limits.pause.as_deref(),
-                built_in.pause_ms,
-            ),
-            pause_ms_max: unusable.duration(
-                "rate_limits.pause_max",
-                file.rate_limits.pause_max.as_deref(),
-                built_in.pause_ms_max,
-            ),
-        };
-        let named = |name: &str| AgentName::parse(name).ok().filter(|_| is_declared(name));
-        if file.store_shared && file.store.is_none() {
-            unusable.report(
-                "store_shared",
-                "hubs can only share a database: set store = \"postgres://…\"",
-            );
-        }
-        if file.log_store_credentials.is_some() && file.log_store.is_none() {
-            unusable.report(
-                "log_store_credentials",
-                "these are for a bucket: set log_store = \"s3://…\"",
-            );
-        }
-        // A relative path starts at the directory of the file.
-        let credentials = file
-            .log_store_credentials
-            .as_ref()
-            .map(|named| path.parent().unwrap_or(&path).join(named));
-        let log_store = file.log_store.as_deref().and_then(|text| {
-            unusable.check(
-                "log_store",
-                log_store::address(text, credentials.as_deref()),
-            )
-        });
-        let mut pools = pools::pools(
-            &file.pools,
-            live_runs_max.max(1),
-            path.parent().unwrap_or(&path),
-            &named,
-            &mut unusable,
-        );
-        if file.store_shared {
-            pools.values_mut().for_each(|pool| pool.on_runners = true);
-        }
-        for (name, _) in pools
-            .iter()
-            .filter(|(_, pool)| !pool.on_runners && !pool.labels.is_empty())
-        {
-            unusable.report(format!("pools.{name}.labels"), "labels need runners = true");
-        }
-        for (name, _) in pools
-            .iter()
-            .filter(|(_, pool)| !pool.on_runners && pool.launcher.is_some())
-        {
-            unusable.report(format!("pools.{name}.launch"), "needs runners = true");
-        }
-        let pool_keys = file
-            .agents
-            .iter()
-            .map(|(name, agent)| (name, agent.pool.as_ref()));
-        let agent_pools = pools::pools_of_agents(pool_keys, &pools, &mut unusable);
-        let priced_as = file
-            .agents
-            .iter()
-            .map(|(name, agent)| (name, agent.priced_as.as_ref()));
-        let agent_budgets = budgets_of_agents(&file.agents, &mut unusable);
-        let (listen, http) = http::read(
-            http::FileHttp {
-                listen: file.listen.as_deref(),
-                public_url: file.public_url.as_deref(),
-                without_tls: file.listen_without_tls,
-                tls: file.tls,
-            },
-            &path,
-            &mut unusable,
-        );
-        let (notify, receivers) = notify::read(file.notify, &mut unusable);
-        let mut webhooks = webhooks::read(file.webhooks, &path, &mut unusable);
-        webhooks.extend(receivers);
-        let config = Self {
-            budget: unusable.budget("budget", file.budget.as_deref()),
-            agent_budgets,
-            prices: Arc::new(prices::read(file.prices, priced_as, &mut unusable)),
-            pools,
-            agent_pools,
-            gates,
-            chats: Chats::of(file.chats, &named, &mut unusable),
-            webhooks,
-            notify,
-            policies: PolicySet::of(file.policies, &mut unusable),
-            escalation: escalation::read(file.escalation, &mut unusable),
-            workspaces: workspaces::read(file.workspaces, &mut unusable),
-            exists,
-            live_runs_max,
-            listen,
-            http,
-            store: file
-                .store
-                .as_deref()
-                .and_then(|text| unusable.check("store", text.parse())),
-            store_shared: file.store_shared,
-            log_store,
-            idle_exit_ms: unusable.optional_duration(
-                "idle_exit",
-                file.idle_exit.as_deref(),
-                IDLE_EXIT_MS_DEFAULT,
-            ),
-            runner_lease_ms,
-            expiry_ms: unusable.duration(
-                "expiry",
-                file.expiry.as_deref(),
-                limits::EXPIRY_MS_DEFAULT,
-            ),
-            stopped_retention_ms: unusable.duration(
-                "stopped_retention",
-                file.stopped_retention.as_deref(),
-                limits::STOPPED_RETENTION_MS_DEFAULT,
-            ),
-            finished_retention_ms: unusable.optional_duration(
-                "finished_retention",
-                file.finished_retention.as_deref(),
-                FINISHED_RETENTION_MS_DEFAULT,
-            ),
-            log_bytes_max,
-            containment: file.containment,
-            refuse_shared_directory: file.refuse_shared_directory,
-            tree: file.delegation.limits(),
-            pressure: pressure::read(file.pressure, &mut unusable),
-            rate_limits,
-            default_agent: file.default_agent,
-            agents,
-            path,
-        };
+        let config = Self::from_file(path, file, text, exists, &mut unusable);
         unusable
             .into_error(&config.path, text, &structure)
             .map_or(Ok(config), Err)
     }
-}
 
-fn budgets_of_agents(
-    agents: &BTreeMap<String, file::FileAgent>,
-    unusable: &mut UnusableValues,
-) -> BTreeMap<AgentName, Budget> {
-    let mut budgets = BTreeMap::new();
-    for (name, agent) in agents {
-        let budget = unusable.budget(&format!("agents.{name}.budget"), agent.budget.as_deref());
-        if let (Ok(name), false) = (AgentName::parse(name), budget.is_empty()) {
-            budgets.insert(name, budget);
+    /// Reads each part of a file. Invalid values are reported, and replaced.
+    fn from_file(
+        path: PathBuf,
+        file: FileConfig,
+        text: &str,
+        exists: bool,
+        unusable: &mut UnusableValues,
+    ) -> Self {
+        let agents = agents::read(&file, text, &path, unusable);
+        let named = |name: &str| agents.named(name);
+        let live_runs_max = file.live_runs_max(unusable);
+        let log_bytes_max = file.log_bytes_max(unusable);
+        let times = times::read(&file, unusable);
+        let rate_limits = file.rate_limits.policy(unusable);
+        let store = store::read(file.store.as_deref(), file.store_shared, unusable);
+        // A relative path starts at the directory of the file.
+        let dir = path.parent().unwrap_or(&path);
+        let log_store = log_store::read(
+            file.log_store.as_deref(),
+            file.log_store_credentials.as_deref(),
+            dir,
+            unusable,
+        );
+        let mut pools = pools::pools(&file.pools, live_runs_max.max(1), dir, &named, unusable);
+        pools::place(&mut pools, file.store_shared, unusable);
+        let pool_keys = agents::values(&file.agents, |agent| agent.pool.as_ref());
+        let agent_pools = pools::pools_of_agents(pool_keys, &pools, unusable);
+        let priced_as = agents::values(&file.agents, |agent| agent.priced_as.as_ref());
+        let agent_budgets = agents::budgets(&file.agents, unusable);
+        let listening = http::FileHttp {
+            listen: file.listen.as_deref(),
+            public_url: file.public_url.as_deref(),
+            without_tls: file.listen_without_tls,
+            tls: file.tls,
+        };
+        let (listen, http) = http::read(listening, &path, unusable);
+        let (notify, receivers) = notify::read(file.notify, unusable);
+        let mut webhooks = webhooks::read(file.webhooks, &path, unusable);
+        webhooks.extend(receivers);
+        Self {
+            budget: unusable.budget("budget", file.budget.as_deref()),
+            agent_budgets,
+            prices: Arc::new(prices::read(file.prices, priced_as, unusable)),
+            pools,
+            agent_pools,
+            chats: Chats::of(file.chats, &named, unusable),
+            webhooks,
+            notify,
+            policies: PolicySet::of(file.policies, unusable),
+            escalation: escalation::read(file.escalation, unusable),
+            workspaces: workspaces::read(file.workspaces, unusable),
+            exists,
+            live_runs_max,
+            listen,
+            http,
+            store,
+            store_shared: file.store_shared,
+            log_store,
+            idle_exit_ms: times.idle_exit_ms,
+            runner_lease_ms: times.runner_lease_ms,
+            expiry_ms: times.expiry_ms,
+            stopped_retention_ms: times.stopped_retention_ms,
+            finished_retention_ms: times.finished_retention_ms,
+            log_bytes_max,
+            containment: file.containment,
+            refuse_shared_directory: file.refuse_shared_directory,
+            tree: file.delegation.limits(),
+            pressure: pressure::read(file.pressure, unusable),
+            rate_limits,
+            default_agent: file.default_agent,
+            agents: agents.entries,
+            gates: agents.gates,
+            path,
         }
     }
-    budgets
 }
 
 /// Parses the policies in the text of a configuration, or returns its problem.
 ///
 /// # Errors
 /// The text is not a valid configuration.
-pub fn policies_of(file: &str, text: &str) -> Result<PolicySet, String> {
-    Config::parse(PathBuf::from(file), text, true)
-        .map(|config| config.policies)
-        .map_err(|error| error.to_string())
+pub fn policies_of(file: &str, text: &str) -> Result<PolicySet, ConfigError> {
+    Config::parse(PathBuf::from(file), text, true).map(|config| config.policies)
 }
 
 #[cfg(test)]

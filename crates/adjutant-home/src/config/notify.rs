@@ -1,4 +1,5 @@
-//! The `[notify]` part of the configuration: how the terminal, the desktop and a program notify the person.
+//! The `[notify]` part of the configuration: how the terminal, the desktop and a program notify the
+//! person.
 
 use super::escalation::known_zone;
 use super::values::UnusableValues;
@@ -44,7 +45,8 @@ pub(super) struct FileNotify {
     zone: Option<String>,
 }
 
-/// Reads this part of the file. The desktop and the program are receivers of messages like webhooks.
+/// Reads this part of the file. The desktop and the program are receivers of messages like
+/// webhooks.
 pub(super) fn read(
     file: FileNotify,
     unusable: &mut UnusableValues,

@@ -1,6 +1,6 @@
 //! The `[[policies]]` part of the configuration.
 
-use super::error::take_file;
+use super::error::{ConfigError, take_file};
 use super::problems;
 use super::values::UnusableValues;
 use adjutant_core::Permissions;
@@ -65,10 +65,10 @@ struct RepositoryFile {
 ///
 /// # Errors
 /// The text is not valid.
-pub fn policies_of_repository(text: &str) -> Result<Vec<Policy>, String> {
+pub fn policies_of_repository(text: &str) -> Result<Vec<Policy>, ConfigError> {
     let path = Path::new(".adjutant.toml");
     let mut structure = problems::read::<RepositoryFile>(text);
-    let mut file = take_file(&mut structure, path).map_err(|error| error.to_string())?;
+    let mut file = take_file(&mut structure, path)?;
     for policy in &mut file.policies {
         policy.name.insert_str(0, "repo.");
     }
@@ -76,7 +76,7 @@ pub fn policies_of_repository(text: &str) -> Result<Vec<Policy>, String> {
     let policies = read(file.policies, &mut unusable);
     unusable
         .into_error(path, text, &structure)
-        .map_or(Ok(policies), |error| Err(error.to_string()))
+        .map_or(Ok(policies), Err)
 }
 
 /// A text, or a list of alternatives.
@@ -153,48 +153,25 @@ fn read_one(
     let known = PolicyDecision::from_word(&decision)
         .ok_or_else(|| format!("unknown decision {decision:?}: use allow, deny or ask"));
     let decision = unusable.check(&field("decision"), known);
-    let allows = decision == Some(PolicyDecision::Allow);
     let reason = reason
         .map(|reason| reason.trim().to_owned())
         .filter(|reason| !reason.is_empty());
-    if reason
-        .as_ref()
-        .is_some_and(|reason| reason.len() > TEXT_BYTES_MAX)
-    {
+    let is_long = |reason: &String| reason.len() > TEXT_BYTES_MAX;
+    if reason.as_ref().is_some_and(is_long) {
         unusable.report(field("reason"), format!("at most {TEXT_BYTES_MAX} bytes"));
     }
-    let wildcard = |text: &str| {
-        if text.is_empty() {
-            Err("is empty".to_owned())
-        } else {
-            Ok(Wildcard::new(text))
-        }
-    };
-    let permissions = |text: &str| {
-        Permissions::from_word(text)
-            .ok_or_else(|| format!("unknown profile {text:?}: use read, edit or full"))
-    };
-    let pattern = |text: &str| {
-        let pattern = CommandPattern::parse(text)?;
-        if allows {
-            pattern.check_allows().map(|()| pattern)
-        } else {
-            Ok(pattern)
-        }
+    let texts = FileConditions {
+        agent,
+        tool,
+        profile,
+        risk,
+        path,
+        command,
+        host,
     };
     // An invalid condition is a condition, and is reported by itself.
-    let has_conditions = [&agent, &tool, &profile, &risk, &path, &command, &host]
-        .iter()
-        .any(|texts| !texts.0.is_empty());
-    let conditions = Conditions {
-        agents: all(&field("agent"), agent, unusable, wildcard),
-        tools: all(&field("tool"), tool, unusable, wildcard),
-        profiles: all(&field("profile"), profile, unusable, permissions),
-        risks: all(&field("risk"), risk, unusable, wildcard),
-        paths: all(&field("path"), path, unusable, PathPattern::parse),
-        commands: all(&field("command"), command, unusable, pattern),
-        hosts: all(&field("host"), host, unusable, HostPattern::parse),
-    };
+    let has_conditions = texts.are_given();
+    let conditions = texts.read(place, decision == Some(PolicyDecision::Allow), unusable);
     if any && has_conditions {
         unusable.report(
             field("any"),
@@ -211,29 +188,89 @@ fn read_one(
     })
 }
 
-/// Parses the alternatives of a condition. A condition without alternatives is reported: it would hold for everything.
-fn all<T>(
+/// The conditions of a policy in the file.
+struct FileConditions {
+    agent: Texts,
+    tool: Texts,
+    profile: Texts,
+    risk: Texts,
+    path: Texts,
+    command: Texts,
+    host: Texts,
+}
+
+impl FileConditions {
+    fn are_given(&self) -> bool {
+        let Self {
+            agent,
+            tool,
+            profile,
+            risk,
+            path,
+            command,
+            host,
+        } = self;
+        [agent, tool, profile, risk, path, command, host]
+            .iter()
+            .any(|texts| !texts.0.is_empty())
+    }
+
+    /// Parses the conditions of the policy at `place`. Invalid ones are reported, and commands that
+    /// a policy must not allow.
+    fn read(self, place: &str, allows: bool, unusable: &mut UnusableValues) -> Conditions {
+        let field = |key: &str| format!("{place}.{key}");
+        let wildcard = |text: &str| {
+            if text.is_empty() {
+                Err("is empty")
+            } else {
+                Ok(Wildcard::new(text))
+            }
+        };
+        let permissions = |text: &str| {
+            Permissions::from_word(text)
+                .ok_or_else(|| format!("unknown profile {text:?}: use read, edit or full"))
+        };
+        let pattern = |text: &str| {
+            let pattern = CommandPattern::parse(text)?;
+            if allows {
+                pattern.check_allows().map(|()| pattern)
+            } else {
+                Ok(pattern)
+            }
+        };
+        Conditions {
+            agents: all(&field("agent"), self.agent, unusable, wildcard),
+            tools: all(&field("tool"), self.tool, unusable, wildcard),
+            profiles: all(&field("profile"), self.profile, unusable, permissions),
+            risks: all(&field("risk"), self.risk, unusable, wildcard),
+            paths: all(&field("path"), self.path, unusable, PathPattern::parse),
+            commands: all(&field("command"), self.command, unusable, pattern),
+            hosts: all(&field("host"), self.host, unusable, HostPattern::parse),
+        }
+    }
+}
+
+/// Parses the alternatives of a condition. A condition without alternatives is reported: it would
+/// hold for everything.
+fn all<T, E: fmt::Display>(
     field: &str,
     texts: Texts,
     unusable: &mut UnusableValues,
-    parse: impl Fn(&str) -> Result<T, String>,
+    parse: impl Fn(&str) -> Result<T, E>,
 ) -> Vec<T> {
     if texts.0.len() > ALTERNATIVES_MAX {
         unusable.report(field, format!("at most {ALTERNATIVES_MAX} alternatives"));
         return Vec::new();
     }
-    let bounded = |text: &str| {
+    let mut parsed = Vec::new();
+    for text in &texts.0 {
         if text.len() > TEXT_BYTES_MAX {
-            Err(format!("at most {TEXT_BYTES_MAX} bytes"))
+            unusable.report(field, format!("at most {TEXT_BYTES_MAX} bytes"));
         } else {
-            parse(text)
+            parsed.extend(unusable.check(field, parse(text)));
         }
-    };
-    texts
-        .0
-        .iter()
-        .filter_map(|text| unusable.check(field, bounded(text)))
-        .collect()
+    }
+    parsed
 }
 
 #[cfg(test)]
@@ -271,15 +308,17 @@ mod tests {
         let problem = policies_of_repository(
             "[[policies]]\nname = \"x\"\ndecision = 1\nany = true\n[other]\n",
         )
-        .expect_err("it is invalid");
+        .expect_err("it is invalid")
+        .to_string();
         assert!(
             problem.starts_with(".adjutant.toml: 2 problems: line 3: ") && !problem.contains('\n'),
             "{problem}"
         );
         assert!(
-            policies_of_repository("[[policies]\n")
-                .is_err_and(|problem| problem.starts_with(".adjutant.toml: ")
-                    && problem.contains("line 1: "))
+            policies_of_repository("[[policies]\n").is_err_and(|problem| {
+                let problem = problem.to_string();
+                problem.starts_with(".adjutant.toml: ") && problem.contains("line 1: ")
+            })
         );
     }
 

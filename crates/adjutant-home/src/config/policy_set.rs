@@ -2,16 +2,28 @@
 
 use super::policies::{FilePolicy, read};
 use super::values::UnusableValues;
+use adjutant_core::hex;
 use adjutant_core::policy::Policy;
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
 
-/// All policies of a configuration. Two sets with the same digest have the same policies; comments and layout do not count.
+/// All policies of a configuration. Two sets with the same digest have the same policies; comments
+/// and layout do not count.
 #[derive(Debug, Clone)]
 pub struct PolicySet {
     policies: Arc<[Policy]>,
     source: Arc<str>,
     digest: Arc<str>,
+}
+
+/// Why a stored set of policies cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum PolicySetError {
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+    /// All problems of its policies.
+    #[error("{0}")]
+    Invalid(String),
 }
 
 impl Default for PolicySet {
@@ -24,10 +36,7 @@ impl PolicySet {
     /// Reads this part of the file. An invalid policy is reported.
     pub(super) fn of(files: Vec<FilePolicy>, unusable: &mut UnusableValues) -> Self {
         let source = serde_json::to_string(&files).expect("texts are valid JSON");
-        let digest: String = Sha256::digest(&source)
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let digest = hex(Sha256::digest(&source));
         Self {
             policies: read(files, unusable).into(),
             source: source.into(),
@@ -39,12 +48,15 @@ impl PolicySet {
     ///
     /// # Errors
     /// The text is not [`PolicySet::source`] of a valid set.
-    pub fn from_source(source: &str) -> Result<Self, String> {
-        let files: Vec<FilePolicy> =
-            serde_json::from_str(source).map_err(|error| error.to_string())?;
+    pub fn from_source(source: &str) -> Result<Self, PolicySetError> {
+        let files: Vec<FilePolicy> = serde_json::from_str(source)?;
         let mut unusable = UnusableValues::default();
         let set = Self::of(files, &mut unusable);
-        unusable.into_text().map_or(Ok(set), Err)
+        if unusable.is_empty() {
+            Ok(set)
+        } else {
+            Err(PolicySetError::Invalid(unusable.to_string()))
+        }
     }
 
     #[must_use]

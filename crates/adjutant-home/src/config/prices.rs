@@ -46,7 +46,8 @@ impl Prices {
         self.models.is_empty()
     }
 
-    /// Returns what tokens of the most expensive model cost, in millionths of a dollar. Without prices, the cost has no limit.
+    /// Returns what tokens of the most expensive model cost, in millionths of a dollar. Without
+    /// prices, the cost has no limit.
     #[must_use]
     pub fn highest_cost_micros(&self, tokens: u64) -> u64 {
         let parts = |price: &Price| {

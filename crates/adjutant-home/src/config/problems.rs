@@ -1,5 +1,6 @@
-//! Finds all structural problems of a configuration file. An invalid value is reported with its line and replaced or
-//! removed, a missing one is reported and filled in, and the file is parsed again.
+//! Finds all structural problems of a configuration file. An invalid value is reported with its
+//! line and replaced or removed, a missing one is reported and filled in, and the file is parsed
+//! again.
 
 use adjutant_core::agent::suggested_name;
 use serde::Deserialize;
@@ -23,7 +24,8 @@ pub(super) struct Problem {
 /// What a file contains, and the problems of its structure.
 #[derive(Debug)]
 pub(super) struct Structure<T> {
-    /// The file with substitutes for missing and invalid values. `None`: the substitutes say nothing about the rest.
+    /// The file with substitutes for missing and invalid values. `None`: the substitutes say
+    /// nothing about the rest.
     pub(super) file: Option<T>,
     /// All problems up to a limit, in the order of the file.
     pub(super) problems: Vec<Problem>,
@@ -32,7 +34,8 @@ pub(super) struct Structure<T> {
 }
 
 impl<T> Structure<T> {
-    /// Returns whether the problem of a field only comes from a substitute. `field`: a dotted path with indexes.
+    /// Returns whether the problem of a field only comes from a substitute. `field`: a dotted path
+    /// with indexes.
     pub(super) fn explains(&self, field: &str) -> bool {
         let own: Vec<&str> = field
             .split('.')
@@ -57,10 +60,9 @@ struct Filler {
 /// Parses a file. Of one that is not TOML, only the problems are known.
 pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Structure<T> {
     let (whole, errors) = DeTable::parse_recoverable(text);
-    let line = |at: usize| line_at(text, at);
     if !errors.is_empty() {
         let problem = |error: &toml::de::Error| Problem {
-            line: line(error.span().map_or(0, |span| span.start)),
+            line: line_at(text, error.span().map_or(0, |span| span.start)),
             text: error.message().to_owned(),
         };
         return Structure {
@@ -69,79 +71,104 @@ pub(super) fn read<T: for<'de> Deserialize<'de>>(text: &str) -> Structure<T> {
             substitutes: Vec::new(),
         };
     }
-    let (span, mut table) = (whole.span(), whole.into_inner());
-    let mut problems: Vec<Problem> = Vec::new();
-    let mut fillers: Vec<Filler> = Vec::new();
-    let mut file = None;
-    for _ in 0..ROUNDS_MAX {
-        let error = match T::deserialize(Deserializer::from(Spanned::new(
-            span.clone(),
-            table.clone(),
-        ))) {
-            Ok(read) => {
-                // An empty table in place of a wrong value hides what the file declares.
-                file = fillers
-                    .iter()
-                    .all(|filler| filler.tried != Filler::TABLE)
-                    .then_some(read);
-                break;
+    let mut reading = Reading {
+        text,
+        span: whole.span(),
+        table: whole.into_inner(),
+        problems: Vec::new(),
+        fillers: Vec::new(),
+    };
+    let file = reading.parse();
+    reading.into_structure(file)
+}
+
+/// A file that is parsed again until all its problems are known.
+struct Reading<'a> {
+    text: &'a str,
+    span: Range<usize>,
+    table: DeTable<'a>,
+    problems: Vec<Problem>,
+    fillers: Vec<Filler>,
+}
+
+impl Reading<'_> {
+    /// Parses the file, with a substitute for each problem. `None`: there are too many problems, or
+    /// one that no substitute solves.
+    fn parse<T: for<'de> Deserialize<'de>>(&mut self) -> Option<T> {
+        for _ in 0..ROUNDS_MAX {
+            let table = Spanned::new(self.span.clone(), self.table.clone());
+            let is_solved = match T::deserialize(Deserializer::from(table)) {
+                Ok(read) => {
+                    // An empty table in place of a wrong value hides what the file declares.
+                    let hides = |filler: &Filler| filler.tried == Filler::TABLE;
+                    return (!self.fillers.iter().any(hides)).then_some(read);
+                }
+                Err(error) => self.solve(&error),
+            };
+            if !is_solved {
+                return None;
             }
-            Err(error) => error,
-        };
-        let (path, message, at) = (
-            keys(&error),
-            error.message().to_owned(),
-            error.span().unwrap_or_default(),
-        );
-        if let Some(filler) = fillers.iter_mut().find(|filler| filler.span == at) {
-            if !filler.try_next(&mut table, &message) {
-                break;
-            }
-            continue;
         }
-        let marker = usize::MAX - 2 * (fillers.len() + 1);
-        let mut filler = Filler {
-            path: path.clone(),
+        None
+    }
+
+    /// Removes the cause of an error from the table, and notes the problem. Returns `false` if it
+    /// stays, or if no more problems are reported.
+    fn solve(&mut self, error: &toml::de::Error) -> bool {
+        let at = error.span().unwrap_or_default();
+        let of_filler = self.fillers.iter_mut().find(|filler| filler.span == at);
+        if let Some(filler) = of_filler {
+            return filler.try_next(&mut self.table, error.message());
+        }
+        let (path, message) = (keys(error), error.message());
+        let is_solved = if let Some(field) = in_backticks(message, "missing field `") {
+            self.note(
+                line_of(self.text, &path),
+                format!("{}: missing", dotted_path(&path, field)),
+            );
+            self.fill([path, vec![field.to_owned()]].concat(), &at)
+        } else if let Some(field) = in_backticks(message, "unknown field `") {
+            let what = unknown_key(field, message);
+            self.note(
+                line_at(self.text, at.start),
+                format!("{}: {what}", dotted_path(&path, field)),
+            );
+            remove(&mut self.table, &at)
+        } else {
+            self.note(
+                line_at(self.text, at.start),
+                format!("{}: {}", path.join("."), in_words(message)),
+            );
+            self.fill(path, &at)
+        };
+        is_solved && self.problems.len() < PROBLEMS_MAX
+    }
+
+    fn note(&mut self, line: usize, text: String) {
+        self.problems.push(Problem { line, text });
+    }
+
+    /// Inserts a substitute at a path.
+    fn fill(&mut self, path: Vec<String>, at: &Range<usize>) -> bool {
+        let marker = usize::MAX - 2 * (self.fillers.len() + 1);
+        let filler = Filler {
+            path,
             span: marker..marker + 1,
             tried: 0,
         };
-        let known = if let Some(field) = in_backticks(&message, "missing field `") {
-            problems.push(Problem {
-                line: line_of(text, &path),
-                text: format!("{}: missing", dotted_path(&path, field)),
-            });
-            filler.path.push(field.to_owned());
-            let known = filler.fill(&mut table, &at);
-            fillers.push(filler);
-            known
-        } else if let Some(field) = in_backticks(&message, "unknown field `") {
-            problems.push(Problem {
-                line: line(at.start),
-                text: format!(
-                    "{}: {}",
-                    dotted_path(&path, field),
-                    unknown_key(field, &message)
-                ),
-            });
-            remove(&mut table, &at)
-        } else {
-            problems.push(Problem {
-                line: line(at.start),
-                text: format!("{}: {}", path.join("."), in_words(&message)),
-            });
-            let known = filler.fill(&mut table, &at);
-            fillers.push(filler);
-            known
-        };
-        if !known || problems.len() == PROBLEMS_MAX {
-            break;
-        }
+        let is_filled = filler.fill(&mut self.table, at);
+        self.fillers.push(filler);
+        is_filled
     }
-    problems.sort_by_key(|problem| problem.line);
-    Structure {
-        file,
-        problems,
-        substitutes: fillers.into_iter().map(|filler| filler.path).collect(),
+
+    fn into_structure<T>(mut self, file: Option<T>) -> Structure<T> {
+        self.problems.sort_by_key(|problem| problem.line);
+        let substitutes = self.fillers.into_iter().map(|filler| filler.path);
+        Structure {
+            file,
+            problems: self.problems,
+            substitutes: substitutes.collect(),
+        }
     }
 }
 

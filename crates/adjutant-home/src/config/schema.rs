@@ -1,7 +1,7 @@
 //! The settings of `config.toml`: their names and types, taken from the types that read the file.
 //!
-//! A deserializer that records what is asked of it visits every field once. So the schema has exactly the keys that the
-//! file may have. Descriptions are the tables of `docs/configuration.md`.
+//! A deserializer that records what is asked of it visits every field once. So the schema has
+//! exactly the keys that the file may have. Descriptions are the tables of `docs/configuration.md`.
 
 use super::file::FileConfig;
 use serde::de::value::StrDeserializer;
@@ -50,7 +50,8 @@ impl Setting {
         file
     }
 
-    /// Returns the setting at a path of keys. An entry of a list of tables is named by its position, from 0.
+    /// Returns the setting at a path of keys. An entry of a list of tables is named by its
+    /// position, from 0.
     #[must_use]
     pub fn find(&self, path: &[&str]) -> Option<&Self> {
         let Some((key, below)) = path.split_first() else {
@@ -150,7 +151,8 @@ struct Documented {
     default: String,
 }
 
-/// The documented settings, by the first key of their table (empty: the file itself) and their own key.
+/// The documented settings, by the first key of their table (empty: the file itself) and their own
+/// key.
 type DocumentedKeys = BTreeMap<(String, String), Documented>;
 
 fn place(path: &[&str]) -> (String, String) {
@@ -415,7 +417,8 @@ impl<'de> VariantAccess<'de> for First<'_> {
         Ok(())
     }
 
-    /// Variants with a value are one key of a table. All variants of an enum have values of the same type.
+    /// Variants with a value are one key of a table. All variants of an enum have values of the
+    /// same type.
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value, Refused> {
         let mut inner = Setting::default();
         let value = seed.deserialize(Recorder(&mut inner))?;

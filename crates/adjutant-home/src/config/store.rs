@@ -1,14 +1,15 @@
 //! The `store` setting: a PostgreSQL database instead of the file in the home.
 
 use super::environment::{text_variable, variable};
+use super::values::UnusableValues;
 use crate::files;
 use std::fmt;
+use std::io;
 use std::path::{Path, PathBuf};
 
 const PORT_DEFAULT: u16 = 5432;
 /// Largest password file, in bytes.
 const PASSWORD_FILE_BYTES_MAX: u64 = 64 * 1024;
-const FORM: &str = "use postgres://USER@HOST:PORT/DATABASE";
 
 /// A database on a PostgreSQL server.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -62,11 +63,12 @@ impl fmt::Display for PostgresAddress {
 }
 
 impl PostgresAddress {
-    /// Adds the password of the environment: `PGPASSWORD`, or the matching line of the file `PGPASSFILE` or `~/.pgpass`.
+    /// Adds the password of the environment: `PGPASSWORD`, or the matching line of the file
+    /// `PGPASSFILE` or `~/.pgpass`.
     ///
     /// # Errors
     /// The file can be read by other users, or not at all.
-    pub fn with_password(mut self) -> Result<Self, String> {
+    pub fn with_password(mut self) -> Result<Self, PasswordError> {
         self.password = match text_variable("PGPASSWORD") {
             Some(password) => Some(Password(password)),
             None => self.password_of_file()?,
@@ -74,7 +76,7 @@ impl PostgresAddress {
         Ok(self)
     }
 
-    fn password_of_file(&self) -> Result<Option<Password>, String> {
+    fn password_of_file(&self) -> Result<Option<Password>, PasswordError> {
         let named = variable("PGPASSFILE").map(PathBuf::from);
         let Some(file) = named
             .clone()
@@ -85,15 +87,15 @@ impl PostgresAddress {
         if named.is_none() && !file.exists() {
             return Ok(None);
         }
-        is_private(&file)?;
-        let bytes =
-            files::read_named(&file, PASSWORD_FILE_BYTES_MAX).map_err(|error| error.to_string())?;
+        check_private(&file)?;
+        let bytes = files::read_named(&file, PASSWORD_FILE_BYTES_MAX)?;
         Ok(self
             .password_in(&String::from_utf8_lossy(&bytes))
             .map(Password))
     }
 
-    /// Finds the first line `host:port:database:user:password` for this address. `*` matches everything.
+    /// Finds the first line `host:port:database:user:password` for this address. `*` matches
+    /// everything.
     fn password_in(&self, lines: &str) -> Option<String> {
         let host = if self.host.starts_with('/') {
             "localhost"
@@ -131,49 +133,108 @@ fn fields(line: &str) -> Vec<String> {
     fields
 }
 
-pub(super) fn is_private(file: &Path) -> Result<(), String> {
+/// Why the password of a database cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum PasswordError {
+    #[error(transparent)]
+    NotPrivate(#[from] PrivateFileError),
+    /// The error contains the path.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Why a file is not one that only its user can read.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivateFileError {
+    #[error("{path}: {source}")]
+    Io { path: PathBuf, source: io::Error },
+    #[error("other users can read {0}: run chmod 600 on it")]
+    Readable(PathBuf),
+}
+
+/// Checks that only its user can read a file.
+pub(super) fn check_private(file: &Path) -> Result<(), PrivateFileError> {
     use std::os::unix::fs::MetadataExt;
     let mode = std::fs::metadata(file)
-        .map_err(|error| format!("{}: {error}", file.display()))?
+        .map_err(|source| PrivateFileError::Io {
+            path: file.to_owned(),
+            source,
+        })?
         .mode();
     if mode & 0o077 == 0 {
         Ok(())
     } else {
-        Err(format!(
-            "other users can read {}: run chmod 600 on it",
-            file.display()
-        ))
+        Err(PrivateFileError::Readable(file.to_owned()))
     }
 }
 
-impl std::str::FromStr for PostgresAddress {
-    type Err = String;
+/// Why a `store` setting cannot be used. It never contains the setting, which could contain a
+/// password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum StoreProblem {
+    #[error("use postgres://USER@HOST:PORT/DATABASE")]
+    Form,
+    #[error("leave the password out, and set PGPASSWORD or PGPASSFILE for the hub")]
+    HasPassword,
+    #[error("port must be a number from 1 to 65535")]
+    Port,
+    #[error("the options are host, port, sslmode and sslrootcert")]
+    Option,
+    #[error("sslrootcert is an absolute path")]
+    RelativeCertificate,
+    #[error("a Unix socket has no TLS: leave sslmode out")]
+    SocketWithTls,
+    #[error(
+        "sslmode=disable sends everything in plain text, so it is for this machine only: use verify-full"
+    )]
+    PlainText,
+    #[error(
+        "this sslmode does not verify who the server is: use verify-full, and sslrootcert=FILE for a private CA"
+    )]
+    Unverified,
+}
 
-    /// Parses the setting. The error never contains it, because it could contain a password.
-    fn from_str(text: &str) -> Result<Self, String> {
+/// Reads the setting. Invalid values are reported.
+pub(super) fn read(
+    text: Option<&str>,
+    is_shared: bool,
+    unusable: &mut UnusableValues,
+) -> Option<PostgresAddress> {
+    if is_shared && text.is_none() {
+        unusable.report(
+            "store_shared",
+            "hubs can only share a database: set store = \"postgres://…\"",
+        );
+    }
+    unusable.check("store", address(text?))
+}
+
+impl std::str::FromStr for PostgresAddress {
+    type Err = StoreProblem;
+
+    fn from_str(text: &str) -> Result<Self, StoreProblem> {
         address(text)
     }
 }
 
-fn address(text: &str) -> Result<PostgresAddress, String> {
+fn address(text: &str) -> Result<PostgresAddress, StoreProblem> {
     let rest = text
         .strip_prefix("postgres://")
         .or_else(|| text.strip_prefix("postgresql://"))
-        .ok_or_else(|| FORM.to_owned())?;
+        .ok_or(StoreProblem::Form)?;
     let (rest, options) = rest.split_once('?').unwrap_or((rest, ""));
-    let (authority, database) = rest.split_once('/').ok_or_else(|| FORM.to_owned())?;
-    let (user, place) = authority.rsplit_once('@').ok_or_else(|| FORM.to_owned())?;
+    let (authority, database) = rest.split_once('/').ok_or(StoreProblem::Form)?;
+    let (user, place) = authority.rsplit_once('@').ok_or(StoreProblem::Form)?;
     if user.contains(':') {
-        return Err(
-            "leave the password out, and set PGPASSWORD or PGPASSFILE for the hub".to_owned(),
-        );
+        return Err(StoreProblem::HasPassword);
     }
     let (host, port) = host_and_port(place)?;
+    let decoded = |text| decoded(text).ok_or(StoreProblem::Form);
     let mut address = PostgresAddress {
-        host: decoded(host, FORM)?,
+        host: decoded(host)?,
         port: port.unwrap_or(PORT_DEFAULT),
-        user: decoded(user, FORM)?,
-        database: decoded(database, FORM)?,
+        user: decoded(user)?,
+        database: decoded(database)?,
         password: None,
         verifies_tls: false,
         root_certificates: None,
@@ -181,52 +242,43 @@ fn address(text: &str) -> Result<PostgresAddress, String> {
     let mut mode = None;
     for option in options.split('&').filter(|option| !option.is_empty()) {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
-        let value = decoded(value, FORM)?;
+        let value = decoded(value)?;
         match name {
             "host" => address.host = value,
-            "port" => {
-                address.port = value
-                    .parse()
-                    .map_err(|_| "port must be a number from 1 to 65535".to_owned())?
-            }
+            "port" => address.port = value.parse().map_err(|_| StoreProblem::Port)?,
             "sslmode" => mode = Some(value),
             "sslrootcert" => address.root_certificates = Some(PathBuf::from(value)),
-            "password" => {
-                return Err(
-                    "leave the password out, and set PGPASSWORD or PGPASSFILE for the hub"
-                        .to_owned(),
-                );
-            }
-            _ => return Err("the options are host, port, sslmode and sslrootcert".to_owned()),
+            "password" => return Err(StoreProblem::HasPassword),
+            _ => return Err(StoreProblem::Option),
         }
     }
-    if [&address.host, &address.user, &address.database]
-        .iter()
-        .any(|part| part.is_empty())
-    {
-        return Err(FORM.to_owned());
+    let parts = [&address.host, &address.user, &address.database];
+    if parts.iter().any(|part| part.is_empty()) {
+        return Err(StoreProblem::Form);
     }
-    if address
-        .root_certificates
-        .as_ref()
-        .is_some_and(|file| !file.is_absolute())
-    {
-        return Err("sslrootcert is an absolute path".to_owned());
+    let certificates = address.root_certificates.as_ref();
+    if certificates.is_some_and(|file| !file.is_absolute()) {
+        return Err(StoreProblem::RelativeCertificate);
     }
-    let is_local =
-        address.host.starts_with('/') || adjutant_core::address::is_loopback(&address.host);
-    address.verifies_tls = match mode.as_deref() {
-        Some("verify-full") if address.host.starts_with('/') => return Err("a Unix socket has no TLS: leave sslmode out".to_owned()),
-        Some("verify-full") => true,
-        Some("disable") if is_local => false,
-        Some("disable") => return Err("sslmode=disable sends everything in plain text, so it is for this machine only: use verify-full".to_owned()),
-        Some(_) => return Err("this sslmode does not verify who the server is: use verify-full, and sslrootcert=FILE for a private CA".to_owned()),
-        None => !is_local,
-    };
+    address.verifies_tls = verifies_tls(&address.host, mode.as_deref())?;
     Ok(address)
 }
 
-fn host_and_port(place: &str) -> Result<(&str, Option<u16>), String> {
+/// Returns whether a connection to a server uses TLS. Without it, it stays on this machine.
+fn verifies_tls(host: &str, mode: Option<&str>) -> Result<bool, StoreProblem> {
+    let is_socket = host.starts_with('/');
+    let is_local = is_socket || adjutant_core::address::is_loopback(host);
+    match mode {
+        Some("verify-full") if is_socket => Err(StoreProblem::SocketWithTls),
+        Some("verify-full") => Ok(true),
+        Some("disable") if is_local => Ok(false),
+        Some("disable") => Err(StoreProblem::PlainText),
+        Some(_) => Err(StoreProblem::Unverified),
+        None => Ok(!is_local),
+    }
+}
+
+fn host_and_port(place: &str) -> Result<(&str, Option<u16>), StoreProblem> {
     let (host, port) = match place
         .strip_prefix('[')
         .and_then(|rest| rest.split_once(']'))
@@ -237,14 +289,13 @@ fn host_and_port(place: &str) -> Result<(&str, Option<u16>), String> {
             .map_or((place, None), |(host, port)| (host, Some(port))),
     };
     let port = port
-        .map(|port| port.parse().map_err(|_| FORM.to_owned()))
+        .map(|port| port.parse().map_err(|_| StoreProblem::Form))
         .transpose()?;
     Ok((host, port))
 }
 
-/// Decodes `%2F` and the like. `form`: the error.
-pub(super) fn decoded(text: &str, form: &str) -> Result<String, String> {
-    let refused = || form.to_owned();
+/// Decodes `%2F` and the like. `None`: it is not a code, or the text has control characters.
+pub(super) fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [first, tail @ ..] = rest {
@@ -252,8 +303,7 @@ pub(super) fn decoded(text: &str, form: &str) -> Result<String, String> {
             let code = tail
                 .get(..2)
                 .and_then(|code| std::str::from_utf8(code).ok())
-                .and_then(|code| u8::from_str_radix(code, 16).ok())
-                .ok_or_else(refused)?;
+                .and_then(|code| u8::from_str_radix(code, 16).ok())?;
             bytes.push(code);
             rest = &tail[2..];
         } else {
@@ -264,7 +314,6 @@ pub(super) fn decoded(text: &str, form: &str) -> Result<String, String> {
     String::from_utf8(bytes)
         .ok()
         .filter(|text| !text.chars().any(char::is_control))
-        .ok_or_else(refused)
 }
 
 #[cfg(test)]
@@ -321,7 +370,7 @@ mod tests {
             "mysql://adj:canary@db/x",
             "canary",
         ] {
-            let error = address(text).expect_err(text);
+            let error = address(text).expect_err(text).to_string();
             assert!(!error.contains("canary"), "{error}");
         }
     }

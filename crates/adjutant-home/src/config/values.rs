@@ -1,14 +1,27 @@
-//! Values of a configuration file that parse but are invalid. They are collected and reported together.
+//! Values of a configuration file that parse but are invalid. They are collected and reported
+//! together.
 
-use super::duration::{duration_ms, positive_duration_ms};
 use super::error::ConfigError;
 use super::problems::{self, Problem, Structure};
 use adjutant_core::Budget;
+use adjutant_core::units::duration;
+use std::fmt;
 use std::path::Path;
 
 /// Invalid values: the field and the problem of each.
 #[derive(Debug, Default)]
 pub(super) struct UnusableValues(Vec<(String, String)>);
+
+/// All problems, in one line.
+impl fmt::Display for UnusableValues {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, (field, problem)) in self.0.iter().enumerate() {
+            let separator = if n == 0 { "" } else { "; " };
+            write!(f, "{separator}{field}: {problem}")?;
+        }
+        Ok(())
+    }
+}
 
 impl UnusableValues {
     pub(super) fn report(&mut self, field: impl Into<String>, problem: impl Into<String>) {
@@ -16,13 +29,18 @@ impl UnusableValues {
     }
 
     /// Returns a value, or reports the problem and returns `None`.
-    pub(super) fn check<T>(&mut self, field: &str, read: Result<T, String>) -> Option<T> {
-        read.map_err(|problem| self.report(field, problem)).ok()
+    pub(super) fn check<T>(
+        &mut self,
+        field: &str,
+        read: Result<T, impl fmt::Display>,
+    ) -> Option<T> {
+        read.map_err(|problem| self.report(field, problem.to_string()))
+            .ok()
     }
 
     /// Parses a duration. An invalid one, or zero, is reported.
     pub(super) fn duration(&mut self, field: &str, text: Option<&str>, default: i64) -> i64 {
-        text.and_then(|text| self.check(field, positive_duration_ms(text)))
+        text.and_then(|text| self.check(field, duration::parse_positive(text)))
             .unwrap_or(default)
     }
 
@@ -33,7 +51,7 @@ impl UnusableValues {
         text: Option<&str>,
         default: i64,
     ) -> i64 {
-        text.and_then(|text| self.check(field, duration_ms(text)))
+        text.and_then(|text| self.check(field, duration::parse(text)))
             .unwrap_or(default)
     }
 
@@ -53,7 +71,8 @@ impl UnusableValues {
             .unwrap_or_default()
     }
 
-    /// Returns all problems with those of the structure as one error, in the order of the file, or `None` if there are none.
+    /// Returns all problems with those of the structure as one error, in the order of the file, or
+    /// `None` if there are none.
     pub(super) fn into_error<T>(
         self,
         path: &Path,
@@ -76,14 +95,8 @@ impl UnusableValues {
         (!all.is_empty()).then(|| ConfigError::all(path, &all))
     }
 
-    /// Returns all problems as one text, or `None` if there are none.
-    pub(super) fn into_text(self) -> Option<String> {
-        let all: Vec<String> = self
-            .0
-            .into_iter()
-            .map(|(field, problem)| format!("{field}: {problem}"))
-            .collect();
-        (!all.is_empty()).then(|| all.join("; "))
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     #[cfg(test)]

@@ -1,13 +1,15 @@
-//! The `[[webhooks]]` part of the configuration: receivers of signed events, and services that notify a person.
+//! The `[[webhooks]]` part of the configuration: receivers of signed events, and services that
+//! notify a person.
 
 use super::escalation::known_zone;
 use super::gate::{FileKey, KeySource, source};
 use super::values::UnusableValues;
-use adjutant_core::EventKind;
 use adjutant_core::escalation::QuietHours;
 use adjutant_core::request::LinkName;
+use adjutant_core::{EventKind, words};
 use http::Uri;
 use serde::Deserialize;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The event of a new chat entry. All other events are those of the history.
@@ -43,7 +45,8 @@ const MAIL_BYTES_MAX: usize = 254;
 /// A configured webhook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Webhook {
-    /// Identifies the webhook in the outbox: its address, or for a service without one its name and recipient.
+    /// Identifies the webhook in the outbox: its address, or for a service without one its name and
+    /// recipient.
     pub key: String,
     pub events: Vec<String>,
     /// Allow addresses on this machine and in private networks.
@@ -175,6 +178,107 @@ pub(super) struct FileWebhook {
     links: Option<bool>,
 }
 
+/// A value of `template`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Template {
+    Ntfy,
+    Slack,
+    Discord,
+    Telegram,
+    Email,
+}
+
+words!(Template {
+    Ntfy = "ntfy",
+    Slack = "slack",
+    Discord = "discord",
+    Telegram = "telegram",
+    Email = "email",
+});
+
+impl Template {
+    /// Returns whether an entry with this template can have a key. The keys of all templates are
+    /// not listed.
+    fn takes(self, key: &str) -> bool {
+        match key {
+            "url" => self != Self::Email,
+            "url_from" => matches!(self, Self::Ntfy | Self::Slack | Self::Discord),
+            "token" => matches!(self, Self::Ntfy | Self::Telegram),
+            "chat" => self == Self::Telegram,
+            "to" | "from" | "sendmail" => self == Self::Email,
+            _ => true,
+        }
+    }
+}
+
+/// Why a value of a webhook cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum WebhookProblem {
+    #[error("use an address such as https://example.org/hook")]
+    NotAddress,
+    #[error("must not contain a user name or password")]
+    HasUser,
+    #[error("use https: http is for your own network, with allow_private = true")]
+    PlainText,
+    #[error("use https")]
+    NotHttps,
+    #[error("use the address of a topic, such as https://ntfy.sh/my-topic")]
+    NoTopic,
+    #[error("use the id of a chat, such as \"123456\", or \"@channel\"")]
+    Chat,
+    #[error("use a plain address such as anna@example.org")]
+    Mailbox,
+    #[error(
+        "use a list with the absolute path of a program and its arguments, such as [\"/usr/sbin/sendmail\", \"-i\"]"
+    )]
+    Program,
+    #[error(
+        "no event {0:?}: there are {known}, {CHAT_MESSAGE}",
+        known = EventKind::ALL.map(EventKind::word).join(", ")
+    )]
+    UnknownEvent(String),
+}
+
+impl FileWebhook {
+    /// Returns the keys that are given and that some webhooks cannot have.
+    fn given(&self) -> impl Iterator<Item = &'static str> + use<> {
+        let Self {
+            template: _,
+            url,
+            url_from,
+            secret_file,
+            events,
+            allow_private: _,
+            token,
+            chat,
+            to,
+            from,
+            sendmail,
+            person,
+            quiet,
+            zone,
+            links,
+        } = self;
+        [
+            ("secret_file", secret_file.is_some()),
+            ("events", events.is_some()),
+            ("url", url.is_some()),
+            ("url_from", url_from.is_some()),
+            ("token", token.is_some()),
+            ("chat", chat.is_some()),
+            ("to", to.is_some()),
+            ("from", from.is_some()),
+            ("sendmail", sendmail.is_some()),
+            ("person", person.is_some()),
+            ("quiet", quiet.is_some()),
+            ("zone", zone.is_some()),
+            ("links", links.is_some()),
+        ]
+        .into_iter()
+        .filter_map(|(key, is_given)| is_given.then_some(key))
+    }
+}
+
 /// Reads this part of the file. An invalid webhook is reported.
 pub(super) fn read(
     files: Vec<FileWebhook>,
@@ -193,7 +297,7 @@ pub(super) fn read(
             unusable,
         };
         let read = match file.template.clone() {
-            None => entry.read_signed(file),
+            None => entry.signed(file),
             Some(template) => entry.notices(&template, file),
         };
         let Some(webhook) = read else { continue };
@@ -228,15 +332,9 @@ impl Entry<'_> {
         self.unusable.report(field, problem);
     }
 
-    fn check<T>(&mut self, key: &str, read: Result<T, String>) -> Option<T> {
+    fn check<T>(&mut self, key: &str, read: Result<T, impl fmt::Display>) -> Option<T> {
         let field = self.field(key);
         self.unusable.check(&field, read)
-    }
-
-    fn refuse(&mut self, keys: &[(&str, bool)], problem: &str) {
-        for (key, _) in keys.iter().filter(|(_, is_given)| *is_given) {
-            self.report(key, problem);
-        }
     }
 
     fn required<T>(&mut self, key: &str, value: Option<T>, problem: &str) -> Option<T> {
@@ -246,45 +344,20 @@ impl Entry<'_> {
         value
     }
 
-    fn read_signed(&mut self, file: FileWebhook) -> Option<Webhook> {
-        let FileWebhook {
-            template: _,
-            url,
-            url_from,
-            secret_file,
-            events,
-            allow_private,
-            token,
-            chat,
-            to,
-            from,
-            sendmail,
-            person,
-            quiet,
-            zone,
-            links,
-        } = file;
-        let of_templates = [
-            ("url_from", url_from.is_some()),
-            ("token", token.is_some()),
-            ("chat", chat.is_some()),
-            ("to", to.is_some()),
-            ("from", from.is_some()),
-            ("sendmail", sendmail.is_some()),
-            ("person", person.is_some()),
-            ("quiet", quiet.is_some()),
-            ("zone", zone.is_some()),
-            ("links", links.is_some()),
-        ];
-        self.refuse(&of_templates, "is for a webhook with a template");
+    fn signed(&mut self, file: FileWebhook) -> Option<Webhook> {
+        let is_common = |key: &&str| matches!(*key, "secret_file" | "events" | "url");
+        for key in file.given().filter(|key| !is_common(key)) {
+            self.report(key, "is for a webhook with a template");
+        }
+        let allow_private = file.allow_private;
         let secret_file = self.required(
             "secret_file",
-            secret_file,
+            file.secret_file,
             "missing: the file with the signing key",
         );
-        let url = self.required("url", url, "missing: the address of the receiver");
-        let url = url.and_then(|url| self.check("url", address(&url, allow_private)));
-        let events = self.check("events", known_events(events));
+        let url = self.required("url", file.url, "missing: the address of the receiver");
+        let url = url.and_then(|url| self.check("url", webhook_address(&url, allow_private)));
+        let events = self.check("events", known_events(file.events));
         let (url, events) = url.zip(events)?;
         let secret_file = self
             .config
@@ -300,126 +373,33 @@ impl Entry<'_> {
     }
 
     fn notices(&mut self, template: &str, file: FileWebhook) -> Option<Webhook> {
-        let FileWebhook {
-            template: _,
-            url,
-            url_from,
-            secret_file,
-            events,
-            allow_private,
-            token,
-            chat,
-            to,
-            from,
-            sendmail,
-            person,
-            quiet,
-            zone,
-            links,
-        } = file;
-        self.refuse(
-            &[("secret_file", secret_file.is_some())],
-            "is for a webhook without a template",
-        );
-        self.refuse(
-            &[("events", events.is_some())],
-            "a template notifies only of what needs a person: leave events out",
-        );
-        let (takes_url, takes_token, is_telegram, is_email) = match template {
-            "ntfy" => (true, true, false, false),
-            "slack" | "discord" => (true, false, false, false),
-            "telegram" => (true, true, true, false),
-            "email" => (false, false, false, true),
-            _ => {
-                self.report(
-                    "template",
-                    "use \"ntfy\", \"slack\", \"discord\", \"telegram\" or \"email\"",
-                );
-                return None;
-            }
+        let template = self.template(template, &file)?;
+        let token = file
+            .token
+            .as_ref()
+            .and_then(|key| self.check("token", source(key, self.config)));
+        let person = match &file.person {
+            None => Some(LinkName::default()),
+            Some(name) => self.check("person", LinkName::parse(name)),
         };
-        let is_foreign = format!("is not for the template {template}");
-        self.refuse(
-            &[
-                ("url", url.is_some() && !takes_url),
-                (
-                    "url_from",
-                    url_from.is_some() && (!takes_url || is_telegram),
-                ),
-                ("token", token.is_some() && !takes_token),
-                ("chat", chat.is_some() && !is_telegram),
-                ("to", to.is_some() && !is_email),
-                ("from", from.is_some() && !is_email),
-                ("sendmail", sendmail.is_some() && !is_email),
-            ],
-            &is_foreign,
-        );
-        let token = token.and_then(|key| self.check("token", source(&key, self.config)));
-        let person = person.map_or_else(
-            || Some(LinkName::default()),
-            |name| {
-                self.check(
-                    "person",
-                    LinkName::parse(&name).map_err(|error| error.to_string()),
-                )
-            },
-        );
-        let quiet = quiet.and_then(|text| self.check("quiet", QuietHours::parse(&text)));
-        let zone = zone.and_then(|name| self.check("zone", known_zone(name)));
+        let quiet = file
+            .quiet
+            .as_deref()
+            .and_then(|text| self.check("quiet", QuietHours::parse(text)));
+        let zone = file
+            .zone
+            .clone()
+            .and_then(|name| self.check("zone", known_zone(name)));
+        let (allow_private, links) = (file.allow_private, file.links.unwrap_or(true));
         let (key, service) = match template {
-            "telegram" => {
-                let url = self.check(
-                    "url",
-                    address(url.as_deref().unwrap_or(TELEGRAM), allow_private),
-                );
-                let token = self.required(
-                    "token",
-                    token,
-                    "missing: { file = \"PATH\" } or { env = \"NAME\" } with the token of the bot",
-                );
-                let chat = self.required("chat", chat, "missing: the id of the chat, or @channel");
-                let chat = chat.and_then(|chat| self.check("chat", checked_chat(chat)))?;
-                (
-                    format!("telegram {chat}"),
-                    Service::Telegram {
-                        url: url?,
-                        token: token?,
-                        chat,
-                    },
-                )
-            }
-            "email" => {
-                let to = self.required("to", to, "missing: the address of the recipient");
-                let to = to.and_then(|to| self.check("to", mail_address(to)));
-                let from = from.and_then(|from| self.check("from", mail_address(from)));
-                let sendmail = sendmail.unwrap_or_else(|| SENDMAIL.map(str::to_owned).to_vec());
-                let sendmail = self.check("sendmail", checked_program(sendmail));
-                let to = to?;
-                (
-                    format!("email {to}"),
-                    Service::Email {
-                        to,
-                        from,
-                        sendmail: sendmail?,
-                    },
-                )
-            }
-            _ => {
-                let (key, url) = self.service_address(
-                    template,
-                    url.as_deref(),
-                    url_from.as_ref(),
-                    allow_private,
-                )?;
+            Template::Telegram => self.telegram(file, token)?,
+            Template::Email => self.email(file)?,
+            Template::Ntfy | Template::Slack | Template::Discord => {
+                let (key, url) = self.service_address(template, &file)?;
                 let service = match template {
-                    "ntfy" => {
-                        if let Address::Plain(url) = &url {
-                            self.check("url", topic_of(url).map(|_| ()))?;
-                        }
-                        Service::Ntfy { url, token }
-                    }
-                    "slack" => Service::Slack { url },
-                    _ => Service::Discord { url },
+                    Template::Slack => Service::Slack { url },
+                    Template::Discord => Service::Discord { url },
+                    _ => self.ntfy(url, token)?,
                 };
                 (key, service)
             }
@@ -429,7 +409,7 @@ impl Entry<'_> {
             person: person?,
             quiet,
             zone,
-            links: links.unwrap_or(true),
+            links,
         };
         Some(Webhook {
             key,
@@ -439,16 +419,92 @@ impl Entry<'_> {
         })
     }
 
+    /// Parses the template. Keys that an entry with it cannot have are reported.
+    fn template(&mut self, template: &str, file: &FileWebhook) -> Option<Template> {
+        for key in file.given() {
+            match key {
+                "secret_file" => self.report(key, "is for a webhook without a template"),
+                "events" => self.report(
+                    key,
+                    "a template notifies only of what needs a person: leave events out",
+                ),
+                _ => {}
+            }
+        }
+        let known = self.required(
+            "template",
+            Template::from_word(template),
+            "use \"ntfy\", \"slack\", \"discord\", \"telegram\" or \"email\"",
+        )?;
+        for key in file.given().filter(|key| !known.takes(key)) {
+            self.report(key, &format!("is not for the template {template}"));
+        }
+        Some(known)
+    }
+
+    fn telegram(
+        &mut self,
+        file: FileWebhook,
+        token: Option<KeySource>,
+    ) -> Option<(String, Service)> {
+        let url = file.url.as_deref().unwrap_or(TELEGRAM);
+        let url = self.check("url", webhook_address(url, file.allow_private));
+        let token = self.required(
+            "token",
+            token,
+            "missing: { file = \"PATH\" } or { env = \"NAME\" } with the token of the bot",
+        );
+        let chat = self.required(
+            "chat",
+            file.chat,
+            "missing: the id of the chat, or @channel",
+        );
+        let chat = chat.and_then(|chat| self.check("chat", checked_chat(chat)))?;
+        let key = format!("telegram {chat}");
+        let service = Service::Telegram {
+            url: url?,
+            token: token?,
+            chat,
+        };
+        Some((key, service))
+    }
+
+    fn email(&mut self, file: FileWebhook) -> Option<(String, Service)> {
+        let to = self.required("to", file.to, "missing: the address of the recipient");
+        let to = to.and_then(|to| self.check("to", mail_address(to)));
+        let from = file
+            .from
+            .and_then(|from| self.check("from", mail_address(from)));
+        let sendmail = file
+            .sendmail
+            .unwrap_or_else(|| SENDMAIL.map(str::to_owned).to_vec());
+        let sendmail = self.check("sendmail", checked_program(sendmail));
+        let to = to?;
+        let key = format!("email {to}");
+        let service = Service::Email {
+            to,
+            from,
+            sendmail: sendmail?,
+        };
+        Some((key, service))
+    }
+
+    fn ntfy(&mut self, url: Address, token: Option<KeySource>) -> Option<Service> {
+        if let Address::Plain(url) = &url {
+            self.check("url", topic_of(url))?;
+        }
+        Some(Service::Ntfy { url, token })
+    }
+
+    /// Returns the address of a service, and the key of its webhook.
     fn service_address(
         &mut self,
-        template: &str,
-        url: Option<&str>,
-        from: Option<&FileKey>,
-        allow_private: bool,
+        template: Template,
+        file: &FileWebhook,
     ) -> Option<(String, Address)> {
-        match (url, from) {
+        match (&file.url, &file.url_from) {
             (Some(url), None) => {
-                let url = self.check("url", address(url, allow_private))?;
+                let url = self.check("url", webhook_address(url, file.allow_private))?;
                 Some((url.to_string(), Address::Plain(url)))
             }
             (None, Some(key)) => {
@@ -457,7 +513,10 @@ impl Entry<'_> {
                     KeySource::File(file) => format!("file {}", file.display()),
                     KeySource::Env(name) => format!("variable {name}"),
                 };
-                Some((format!("{template} {place}"), Address::Secret(source)))
+                Some((
+                    format!("{} {place}", template.word()),
+                    Address::Secret(source),
+                ))
             }
             _ => {
                 self.report(
@@ -481,24 +540,39 @@ pub(super) fn events_of_templates() -> Vec<String> {
 ///
 /// # Errors
 /// It is not an address, or is not allowed.
-pub fn webhook_address(url: &str, allow_private: bool) -> Result<Uri, String> {
-    address(url, allow_private)
+pub fn webhook_address(url: &str, allow_private: bool) -> Result<Uri, WebhookProblem> {
+    let parsed = url.parse::<Uri>().ok().filter(|parsed| {
+        url.len() <= URL_BYTES_MAX && parsed.host().is_some_and(|host| !host.is_empty())
+    });
+    let parsed = parsed.ok_or(WebhookProblem::NotAddress)?;
+    if parsed
+        .authority()
+        .is_some_and(|authority| authority.as_str().contains('@'))
+    {
+        return Err(WebhookProblem::HasUser);
+    }
+    match parsed.scheme_str() {
+        Some("https") => Ok(parsed),
+        Some("http") if allow_private => Ok(parsed),
+        Some("http") => Err(WebhookProblem::PlainText),
+        _ => Err(WebhookProblem::NotHttps),
+    }
 }
 
 /// Splits the address of an ntfy topic into that of its server and the topic.
 ///
 /// # Errors
 /// It has no topic.
-pub fn topic_of(url: &Uri) -> Result<String, String> {
+pub fn topic_of(url: &Uri) -> Result<String, WebhookProblem> {
     let topic = url.path().trim_matches('/');
     let is_topic = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_');
     if topic.is_empty() || !topic.chars().all(is_topic) || url.query().is_some() {
-        return Err("use the address of a topic, such as https://ntfy.sh/my-topic".to_owned());
+        return Err(WebhookProblem::NoTopic);
     }
     Ok(topic.to_owned())
 }
 
-fn checked_chat(chat: String) -> Result<String, String> {
+fn checked_chat(chat: String) -> Result<String, WebhookProblem> {
     let digits = chat.strip_prefix(['-', '@']).unwrap_or(&chat);
     let is_plain = !digits.is_empty()
         && digits
@@ -507,12 +581,13 @@ fn checked_chat(chat: String) -> Result<String, String> {
     if is_plain && chat.len() <= CHAT_BYTES_MAX {
         Ok(chat)
     } else {
-        Err("use the id of a chat, such as \"123456\", or \"@channel\"".to_owned())
+        Err(WebhookProblem::Chat)
     }
 }
 
-/// Checks the address of a mailbox: one that needs no quoting in a header, and is no option of a program.
-fn mail_address(address: String) -> Result<String, String> {
+/// Checks the address of a mailbox: one that needs no quoting in a header, and is no option of a
+/// program.
+fn mail_address(address: String) -> Result<String, WebhookProblem> {
     let is_plain = |part: &str| {
         let is_allowed =
             |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '-' | '_' | '+' | '=' | '~');
@@ -524,60 +599,25 @@ fn mail_address(address: String) -> Result<String, String> {
         {
             Ok(address)
         }
-        _ => Err("use a plain address such as anna@example.org".to_owned()),
+        _ => Err(WebhookProblem::Mailbox),
     }
 }
 
-pub(super) fn checked_program(argv: Vec<String>) -> Result<Vec<String>, String> {
+pub(super) fn checked_program(argv: Vec<String>) -> Result<Vec<String>, WebhookProblem> {
     let is_program = argv
         .first()
         .is_some_and(|program| Path::new(program).is_absolute());
     if is_program && argv.len() <= ARGUMENTS_MAX && !argv.iter().any(|part| part.contains('\0')) {
         return Ok(argv);
     }
-    Err("use a list with the absolute path of a program and its arguments, such as [\"/usr/sbin/sendmail\", \"-i\"]".to_owned())
+    Err(WebhookProblem::Program)
 }
 
-fn address(url: &str, allow_private: bool) -> Result<Uri, String> {
-    let parsed = match url.parse::<Uri>() {
-        Ok(parsed)
-            if url.len() <= URL_BYTES_MAX && parsed.host().is_some_and(|host| !host.is_empty()) =>
-        {
-            parsed
-        }
-        _ => return Err("use an address such as https://example.org/hook".to_owned()),
-    };
-    if parsed
-        .authority()
-        .is_some_and(|authority| authority.as_str().contains('@'))
-    {
-        return Err("must not contain a user name or password".to_owned());
-    }
-    match parsed.scheme_str() {
-        Some("https") => {}
-        Some("http") if allow_private => {}
-        Some("http") => {
-            return Err(
-                "use https: http is for your own network, with allow_private = true".to_owned(),
-            );
-        }
-        _ => return Err("use https".to_owned()),
-    }
-    Ok(parsed)
-}
-
-fn known_events(events: Option<Vec<String>>) -> Result<Vec<String>, String> {
+fn known_events(events: Option<Vec<String>>) -> Result<Vec<String>, WebhookProblem> {
     let events = events.unwrap_or_else(|| EVENTS_DEFAULT.map(str::to_owned).to_vec());
-    match events
-        .iter()
-        .find(|event| *event != CHAT_MESSAGE && EventKind::from_word(event).is_none())
-    {
-        Some(unknown) => {
-            let known = EventKind::ALL.map(EventKind::word).join(", ");
-            Err(format!(
-                "no event {unknown:?}: there are {known}, {CHAT_MESSAGE}"
-            ))
-        }
+    let is_known = |event: &str| event == CHAT_MESSAGE || EventKind::from_word(event).is_some();
+    match events.iter().find(|event| !is_known(event)) {
+        Some(unknown) => Err(WebhookProblem::UnknownEvent(unknown.clone())),
         None => Ok(events),
     }
 }
@@ -628,6 +668,28 @@ mod tests {
                 && format!("{unknown:?}").contains("run.finished"),
             "{unknown:?}"
         );
+    }
+
+    #[test]
+    fn each_template_takes_only_its_keys() {
+        for (key, templates) in [
+            ("url", "ntfy slack discord telegram"),
+            ("url_from", "ntfy slack discord"),
+            ("token", "ntfy telegram"),
+            ("chat", "telegram"),
+            ("to", "email"),
+            ("from", "email"),
+            ("sendmail", "email"),
+            ("person", "ntfy slack discord telegram email"),
+            ("links", "ntfy slack discord telegram email"),
+        ] {
+            let takes: Vec<&str> = Template::ALL
+                .into_iter()
+                .filter(|template| template.takes(key))
+                .map(Template::word)
+                .collect();
+            assert_eq!(takes.join(" "), templates, "{key}");
+        }
     }
 
     #[test]

@@ -79,8 +79,8 @@ impl Workspaces {
             .map_or(self.isolation, |entry| entry.isolation)
     }
 
-    /// Returns the settings of the workspaces of a repository. `dirs` are the top of its work tree, and that of the repository
-    /// whose work tree it is.
+    /// Returns the settings of the workspaces of a repository. `dirs` are the top of its work tree,
+    /// and that of the repository whose work tree it is.
     #[must_use]
     pub fn spec_of(&self, dirs: &[&Path]) -> &WorkspaceSpec {
         self.entry(dirs).map_or(&self.general, |entry| &entry.spec)
@@ -250,48 +250,95 @@ impl Settings {
     }
 }
 
-fn check_setup(setup: &[String]) -> Result<(), String> {
+/// Why a setting of workspaces cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum WorkspaceProblem {
+    #[error("at most {SETUP_ARGS_MAX} arguments, without NUL")]
+    SetupArguments,
+    #[error("name the program first, as in [\"npm\", \"ci\"]")]
+    NoProgram,
+    #[error(
+        "{0:?} is not a program (no shell splits it): write [\"npm\", \"ci\"], or [\"sh\", \"-c\", …]"
+    )]
+    ShellCommand(String),
+    #[error("at most {COPY_MAX} files")]
+    TooManyFiles,
+    #[error("{path:?}: {problem}")]
+    CopiedPath { path: String, problem: &'static str },
+    #[error("at most {CACHES_MAX}")]
+    TooManyCaches,
+    #[error("{name:?}: {problem}")]
+    CacheVariable { name: String, problem: &'static str },
+    #[error("{name}: {source}")]
+    CachePath { name: String, source: PathProblem },
+    #[error(
+        "{name}: {dir:?} is not a directory: use a name, an absolute path, or one that begins with ~/"
+    )]
+    CacheDirectory { name: String, dir: String },
+}
+
+/// Why a text names no path.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum PathProblem {
+    #[error("HOME is not set: use an absolute path")]
+    NoHome,
+    #[error("{0:?}: use an absolute path, or one that begins with ~/")]
+    NotAbsolute(String),
+}
+
+fn check_setup(setup: &[String]) -> Result<(), WorkspaceProblem> {
     if setup.len() > SETUP_ARGS_MAX || setup.iter().any(|arg| arg.contains('\0')) {
-        return Err(format!("at most {SETUP_ARGS_MAX} arguments, without NUL"));
+        return Err(WorkspaceProblem::SetupArguments);
     }
     match setup.first() {
-        Some(program) if program.is_empty() => {
-            Err("name the program first, as in [\"npm\", \"ci\"]".to_owned())
+        Some(program) if program.is_empty() => Err(WorkspaceProblem::NoProgram),
+        Some(program) if program.contains(char::is_whitespace) && setup.len() == 1 => {
+            Err(WorkspaceProblem::ShellCommand(program.clone()))
         }
-        Some(program) if program.contains(char::is_whitespace) && setup.len() == 1 => Err(format!(
-            "{program:?} is not a program (no shell splits it): write [\"npm\", \"ci\"], or [\"sh\", \"-c\", …]"
-        )),
         _ => Ok(()),
     }
 }
 
-fn check_copy(copy: &[String]) -> Result<(), String> {
+fn check_copy(copy: &[String]) -> Result<(), WorkspaceProblem> {
     if copy.len() > COPY_MAX {
-        return Err(format!("at most {COPY_MAX} files"));
+        return Err(WorkspaceProblem::TooManyFiles);
     }
     copy.iter().try_for_each(|path| {
-        check_copied_path(path).map_err(|problem| format!("{path:?}: {problem}"))
+        check_copied_path(path).map_err(|problem| WorkspaceProblem::CopiedPath {
+            path: path.clone(),
+            problem,
+        })
     })
 }
 
-fn check_caches(caches: &BTreeMap<String, String>) -> Result<(), String> {
+fn check_caches(caches: &BTreeMap<String, String>) -> Result<(), WorkspaceProblem> {
     if caches.len() > CACHES_MAX {
-        return Err(format!("at most {CACHES_MAX}"));
+        return Err(WorkspaceProblem::TooManyCaches);
     }
-    for (name, dir) in caches {
-        check_cache_variable(name).map_err(|problem| format!("{name:?}: {problem}"))?;
-        if dir.starts_with("~/") || dir.starts_with('/') {
-            absolute(dir).map_err(|problem| format!("{name}: {problem}"))?;
-            continue;
-        }
-        let is_plain = Path::new(dir)
-            .components()
-            .all(|part| matches!(part, Component::Normal(_)));
-        if dir.is_empty() || !is_plain || dir.contains('\0') {
-            return Err(format!(
-                "{name}: {dir:?} is not a directory: use a name, an absolute path, or one that begins with ~/"
-            ));
-        }
+    caches
+        .iter()
+        .try_for_each(|(name, dir)| check_cache(name, dir))
+}
+
+fn check_cache(name: &str, dir: &str) -> Result<(), WorkspaceProblem> {
+    let name = name.to_owned();
+    if let Err(problem) = check_cache_variable(&name) {
+        return Err(WorkspaceProblem::CacheVariable { name, problem });
+    }
+    if dir.starts_with("~/") || dir.starts_with('/') {
+        return match absolute(dir) {
+            Ok(_) => Ok(()),
+            Err(source) => Err(WorkspaceProblem::CachePath { name, source }),
+        };
+    }
+    let is_plain = Path::new(dir)
+        .components()
+        .all(|part| matches!(part, Component::Normal(_)));
+    if dir.is_empty() || !is_plain || dir.contains('\0') {
+        return Err(WorkspaceProblem::CacheDirectory {
+            name,
+            dir: dir.to_owned(),
+        });
     }
     Ok(())
 }
@@ -306,13 +353,9 @@ fn with_home((variable, dir): (String, String)) -> (String, String) {
 }
 
 /// Returns the path that a text names: absolute, or below the user's home.
-fn absolute(text: &str) -> Result<PathBuf, String> {
-    let wrong = || format!("{text:?}: use an absolute path, or one that begins with ~/");
+fn absolute(text: &str) -> Result<PathBuf, PathProblem> {
     let path = match text.strip_prefix("~/") {
-        Some(below) => PathBuf::from(
-            variable("HOME").ok_or_else(|| "HOME is not set: use an absolute path".to_owned())?,
-        )
-        .join(below),
+        Some(below) => PathBuf::from(variable("HOME").ok_or(PathProblem::NoHome)?).join(below),
         None => PathBuf::from(text),
     };
     let is_clean = path
@@ -321,7 +364,7 @@ fn absolute(text: &str) -> Result<PathBuf, String> {
     if path.is_absolute() && is_clean && path != Path::new("/") && !text.contains('\0') {
         Ok(path)
     } else {
-        Err(wrong())
+        Err(PathProblem::NotAbsolute(text.to_owned()))
     }
 }
 

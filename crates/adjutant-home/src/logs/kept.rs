@@ -1,11 +1,13 @@
 //! The logs of an attempt on a runner, which the runner sends to the hub after the attempt's end.
 //!
-//! They have the same paths below both homes, so that they are read like those of an attempt on the hub's own machine. The record beside
-//! them (`kept.json` in the attempt's directory) lists them with their lengths and hashes, and says whether they are complete.
+//! They have the same paths below both homes, so that they are read like those of an attempt on the
+//! hub's own machine. The record beside them (`kept.json` in the attempt's directory) lists them
+//! with their lengths and hashes, and says whether they are complete.
 
 use super::{Map, Output, log_path, raw_dir, raw_path, segment_path, segments, times_path};
 use crate::files;
-use crate::link::{AttemptDir, LogFile, LogFileName};
+use crate::protocol::{AttemptDir, LogFileDigest, LogFileName};
+use adjutant_core::hex;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fs::File;
@@ -16,14 +18,14 @@ use std::path::{Path, PathBuf};
 /// Maximum number of files of an attempt.
 pub const FILES_MAX: usize = 32;
 /// Largest total of the files of an attempt, in bytes.
-pub const FILES_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+pub(crate) const FILES_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// Largest record, in bytes.
 const RECORD_BYTES_MAX: u64 = 64 * 1024;
 
 /// Which logs of an attempt on a runner the hub has.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct KeptLogs {
-    pub files: Vec<LogFile>,
+    pub files: Vec<LogFileDigest>,
     /// The hub has all of them.
     pub is_complete: bool,
 }
@@ -90,7 +92,8 @@ impl AttemptLogs {
         Ok(self.record()?.is_some_and(|record| record.is_complete))
     }
 
-    /// Returns whether the supervisor has written the logs to their end. Otherwise they can still change while it lives.
+    /// Returns whether the supervisor has written the logs to their end. Otherwise they can still
+    /// change while it lives.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -105,7 +108,7 @@ impl AttemptLogs {
     ///
     /// # Errors
     /// A file cannot be read, or they are too large.
-    pub fn list(&self) -> io::Result<Vec<LogFile>> {
+    pub fn list(&self) -> io::Result<Vec<LogFileDigest>> {
         let mut names = vec![
             LogFileName::Text,
             LogFileName::TextTimes,
@@ -133,7 +136,7 @@ impl AttemptLogs {
                 Err(error) => return Err(error),
             };
             let (bytes, sha256) = hash(file)?;
-            found.push(LogFile {
+            found.push(LogFileDigest {
                 name,
                 bytes,
                 sha256,
@@ -150,19 +153,19 @@ impl AttemptLogs {
     ///
     /// # Errors
     /// The file cannot be read, or is shorter.
-    pub fn read(&self, file: &LogFile, at: u64, bytes_max: u64) -> io::Result<Vec<u8>> {
+    pub fn read(&self, file: &LogFileDigest, at: u64, bytes_max: u64) -> io::Result<Vec<u8>> {
         let mut bytes =
             vec![0; usize::try_from(bytes_max.min(file.bytes.saturating_sub(at))).unwrap_or(0)];
         files::open(&self.home, &self.path(file.name))?.read_exact_at(&mut bytes, at)?;
         Ok(bytes)
     }
 
-    /// Begins to store these files, or continues. If all are there, records that they are complete. Returns the record and how many bytes of
-    /// each file are there. Blocks until it is durable.
+    /// Begins to store these files, or continues. If all are there, records that they are complete.
+    /// Returns the record and how many bytes of each file are there. Blocks until it is durable.
     ///
     /// # Errors
     /// The disk failed.
-    pub fn accept(&self, listed: Vec<LogFile>) -> io::Result<(KeptLogs, Vec<u64>)> {
+    pub fn accept(&self, listed: Vec<LogFileDigest>) -> io::Result<(KeptLogs, Vec<u64>)> {
         let known = self.record()?;
         if let Some(known) = known.as_ref().filter(|known| known.is_complete) {
             return Ok((
@@ -224,8 +227,9 @@ impl AttemptLogs {
         Ok((record, stored))
     }
 
-    /// Writes bytes of a listed file at its end, and returns its length then. Bytes for another position are not written. Blocks until they
-    /// are durable. `None`: the file is not listed, or would be longer than listed.
+    /// Writes bytes of a listed file at its end, and returns its length then. Bytes for another
+    /// position are not written. Blocks until they are durable. `None`: the file is not listed, or
+    /// would be longer than listed.
     ///
     /// # Errors
     /// The disk failed.
@@ -255,8 +259,9 @@ impl AttemptLogs {
         Ok(Some(at + bytes.len() as u64))
     }
 
-    /// Returns how many bytes of a listed file are there. A longer file is another one, and removed.
-    fn stored(&self, file: &LogFile) -> io::Result<u64> {
+    /// Returns how many bytes of a listed file are there. A longer file is another one, and
+    /// removed.
+    fn stored(&self, file: &LogFileDigest) -> io::Result<u64> {
         let path = self.path(file.name);
         match files::look(&self.home, &path)? {
             None => Ok(0),
@@ -281,7 +286,7 @@ impl AttemptLogs {
 
 /// Returns whether a list of another machine can be that of an attempt.
 #[must_use]
-pub fn is_plausible(listed: &[LogFile]) -> bool {
+pub fn is_plausible(listed: &[LogFileDigest]) -> bool {
     let total = listed
         .iter()
         .try_fold(0_u64, |sum, file| sum.checked_add(file.bytes));
@@ -299,13 +304,7 @@ fn hash(mut file: File) -> io::Result<(u64, String)> {
     loop {
         let read = file.read(&mut part)?;
         if read == 0 || bytes > FILES_BYTES_MAX {
-            return Ok((
-                bytes,
-                hash.finalize()
-                    .iter()
-                    .map(|byte| format!("{byte:02x}"))
-                    .collect(),
-            ));
+            return Ok((bytes, hex(hash.finalize())));
         }
         hash.update(&part[..read]);
         bytes += read as u64;
@@ -435,7 +434,7 @@ mod tests {
 
     #[test]
     fn list_of_another_machine_is_limited() {
-        let file = |start, bytes| LogFile {
+        let file = |start, bytes| LogFileDigest {
             name: LogFileName::TextSegment(start),
             bytes,
             sha256: String::new(),

@@ -2,7 +2,7 @@
 
 use super::STREAM_BYTES_MAX;
 use crate::files;
-use crate::link::AttemptDir;
+use crate::protocol::AttemptDir;
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::path::PathBuf;
@@ -15,7 +15,6 @@ pub struct Map {
     /// How much of the stream's beginning the log file contains at most, until it is merged.
     pub head_bytes_max: u64,
     /// Set once the segments were appended to the log file.
-    #[serde(default)]
     pub merged: Option<Merged>,
 }
 
@@ -54,7 +53,8 @@ impl Map {
         files::write_atomically(dir.home(), &path(dir), &serde_json::to_vec(self)?)
     }
 
-    /// Returns whether positions can be computed with the map, since the run's processes could have written it.
+    /// Returns whether positions can be computed with the map, since the run's processes could have
+    /// written it.
     pub(super) fn is_plausible(&self) -> bool {
         self.merged.is_none_or(
             |Merged {

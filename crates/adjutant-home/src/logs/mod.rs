@@ -27,7 +27,8 @@ pub use part::{Output, Part, Query};
 pub use paths::{
     log_path, log_paths, prompt_path, raw_dir, raw_path, segment_path, segments, times_path,
 };
-pub use run_files::{RunFiles, read, read_run};
+pub(crate) use run_files::read_run;
+pub use run_files::{RunFiles, read};
 
 /// Bytes that are read from a file at once.
 const READ_BYTES: usize = 256 * 1024;

@@ -5,7 +5,7 @@ use super::{
     Output, Query, RunFiles, STREAM_BYTES_MAX, log_path, log_paths, raw_dir, raw_path, read_run,
 };
 use crate::clock;
-use crate::link::AttemptDir;
+use crate::protocol::AttemptDir;
 use crate::view::{LogPage, LogTime, ReadLogs};
 use adjutant_core::Time;
 use std::io;
@@ -15,7 +15,8 @@ use tokio::time::Instant;
 /// Default size of a page, in bytes.
 const PAGE_BYTES_DEFAULT: u64 = 32 * 1024;
 const PAGE_BYTES_MAX: u64 = 4 * 1024 * 1024;
-/// How much longer than wanted the text of a page may be: a character, and lines about dropped bytes.
+/// How much longer than wanted the text of a page may be: a character, and lines about dropped
+/// bytes.
 const PAGE_BYTES_MORE: u64 = 4 * 1024;
 
 /// The log of attempts of a run.
@@ -129,7 +130,8 @@ impl RunLog {
         })
     }
 
-    /// Reads a page, waiting for output until the deadline if there is none yet. `None`: something else has changed before.
+    /// Reads a page, waiting for output until the deadline if there is none yet. `None`: something
+    /// else has changed before.
     ///
     /// # Errors
     /// As [`Self::page`].

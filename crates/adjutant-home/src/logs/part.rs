@@ -26,7 +26,8 @@ pub struct Query<'a> {
     pub ended: bool,
     /// Also return when the lines were written.
     pub times: bool,
-    /// Return only what was written from then on. Output without times counts if nothing earlier is known to follow.
+    /// Return only what was written from then on. Output without times counts if nothing earlier is
+    /// known to follow.
     pub since: Option<Time>,
 }
 

@@ -2,7 +2,7 @@
 
 use super::{Output, STREAM_BYTES_MAX};
 use crate::files;
-use crate::link::AttemptDir;
+use crate::protocol::AttemptDir;
 use rustix::fs::Dir;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,8 +19,8 @@ pub fn log_path(home: &Path, run_id: &str, attempt: u32) -> PathBuf {
 /// Maximum number of attempts, the newest ones, whose logs are listed.
 const LOGS_NAMED_MAX: u32 = 50;
 
-/// Returns the paths of a run's readable logs, oldest first: that of the newest attempt, and those of earlier attempts
-/// with output.
+/// Returns the paths of a run's readable logs, oldest first: that of the newest attempt, and those
+/// of earlier attempts with output.
 #[must_use]
 pub fn log_paths(home: &Path, run_id: &str, attempt: u32) -> Vec<PathBuf> {
     let newest = attempt.max(1);

@@ -4,7 +4,7 @@ use super::stored::StoredAttempt;
 use super::stream::Stream;
 use super::times::{self, Times};
 use super::{Output, Part, Query, STREAM_BYTES_MAX, times_path};
-use crate::link::LogFileName;
+use crate::protocol::LogFileName;
 use adjutant_core::Time;
 use std::collections::BTreeMap;
 use std::io;
@@ -90,7 +90,8 @@ impl RunFiles {
         }
     }
 
-    /// Returns the position of a run's first output since a time. The times of some attempts may be unknown.
+    /// Returns the position of a run's first output since a time. The times of some attempts may be
+    /// unknown.
     fn start_since(
         &self,
         earlier: &[u64],
@@ -124,7 +125,12 @@ impl RunFiles {
 ///
 /// # Errors
 /// A file exists but cannot be read.
-pub fn read_run(files: &RunFiles, first: u32, newest: u32, query: Query<'_>) -> io::Result<Part> {
+pub(crate) fn read_run(
+    files: &RunFiles,
+    first: u32,
+    newest: u32,
+    query: Query<'_>,
+) -> io::Result<Part> {
     let mut earlier = Vec::new();
     for attempt in first..newest {
         earlier.push(files.total_bytes(attempt, query.output)?);

@@ -1,7 +1,8 @@
 //! The logs of an ended attempt that were moved to the log store.
 //!
-//! The names of their objects contain their hashes, so that an upload continues after a crash and never changes what readers read. The last
-//! object is the index ([`INDEX`]): it exists only if all others do. `moved.json` in the attempt's directory is a copy of it.
+//! The names of their objects contain their hashes, so that an upload continues after a crash and
+//! never changes what readers read. The last object is the index ([`INDEX`]): it exists only if all
+//! others do. `moved.json` in the attempt's directory is a copy of it.
 //!
 //! ```text
 //!  <run-id>/<attempt>/text-<hash>   raw-<hash>   text-times-<hash>   …   index.json
@@ -10,8 +11,8 @@
 use super::kept::{AttemptLogs, is_plausible};
 use super::{Map, raw_dir};
 use crate::files;
-use crate::link::{LogFile, LogFileName};
 use crate::objects::{ObjectError, Objects};
+use crate::protocol::{LogFileDigest, LogFileName};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::sync::{Mutex, PoisonError};
@@ -24,32 +25,27 @@ pub const INDEX_BYTES_MAX: u64 = 64 * 1024;
 const FORMAT: u32 = 1;
 /// How many digits of a hash are part of a name.
 const HASH_DIGITS: usize = 32;
-/// How much of an object is read at once, at first and at most. Each read that continues the last one is larger.
+/// How much of an object is read at once, at first and at most. Each read that continues the last
+/// one is larger.
 const READ_BYTES_MIN: usize = 256 * 1024;
 const READ_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// The logs of an attempt in the log store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoredLogs {
-    /// The version of this format. The first indexes had none.
-    #[serde(default = "first_format")]
+    /// The version of this format.
     pub format: u32,
     /// The files, without the maps. Those without bytes have no object.
-    pub files: Vec<LogFile>,
+    pub files: Vec<LogFileDigest>,
     pub text_map: Option<Map>,
     pub raw_map: Option<Map>,
-}
-
-fn first_format() -> u32 {
-    FORMAT
 }
 
 /// The record in the home of logs that were moved.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MovedLogs {
-    /// The log store. `None`: the first records had none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub address: Option<String>,
+    /// The log store.
+    pub address: String,
     #[serde(flatten)]
     pub logs: StoredLogs,
 }
@@ -62,7 +58,7 @@ pub fn place(run_id: &str, attempt: u32) -> String {
 
 /// Returns the name of a file's object, without its place.
 #[must_use]
-pub fn object_name(file: &LogFile) -> String {
+pub fn object_name(file: &LogFileDigest) -> String {
     let kind = match file.name {
         LogFileName::Text => "text".to_owned(),
         LogFileName::TextTimes => "text-times".to_owned(),
@@ -87,7 +83,7 @@ impl StoredLogs {
     /// A file cannot be read, or they are too large.
     pub fn of(logs: &AttemptLogs) -> io::Result<Self> {
         let is_map =
-            |file: &LogFile| matches!(file.name, LogFileName::TextMap | LogFileName::RawMap);
+            |file: &LogFileDigest| matches!(file.name, LogFileName::TextMap | LogFileName::RawMap);
         let files = logs
             .list()?
             .into_iter()
@@ -110,7 +106,7 @@ impl StoredLogs {
     }
 
     fn is_usable(&self) -> bool {
-        let is_hash = |file: &LogFile| {
+        let is_hash = |file: &LogFileDigest| {
             file.sha256.len() == 64 && file.sha256.bytes().all(|digit| digit.is_ascii_hexdigit())
         };
         let are_maps = [self.text_map, self.raw_map]
@@ -124,12 +120,12 @@ impl StoredLogs {
     }
 
     /// Returns the files that have objects.
-    pub fn with_objects(&self) -> impl Iterator<Item = &LogFile> {
+    pub fn with_objects(&self) -> impl Iterator<Item = &LogFileDigest> {
         self.files.iter().filter(|file| file.bytes > 0)
     }
 
     #[must_use]
-    pub fn file(&self, name: LogFileName) -> Option<&LogFile> {
+    pub fn file(&self, name: LogFileName) -> Option<&LogFileDigest> {
         self.files.iter().find(|file| file.name == name)
     }
 }
@@ -139,7 +135,8 @@ impl AttemptLogs {
         self.dir().0.join("moved.json")
     }
 
-    /// Reads which logs of the attempt were moved to the log store. `None`: none, as far as this home knows.
+    /// Reads which logs of the attempt were moved to the log store. `None`: none, as far as this
+    /// home knows.
     ///
     /// # Errors
     /// The record cannot be read, or a later version of Adjutant has written it.
@@ -172,7 +169,8 @@ impl AttemptLogs {
         files::sync_dirs(&self.home, &self.dir().0)
     }
 
-    /// Removes the files of logs that are in the log store. The readable log is last, because the others are found by it. The result stays.
+    /// Removes the files of logs that are in the log store. The readable log is last, because the
+    /// others are found by it. The result stays.
     ///
     /// # Errors
     /// A file remains.
@@ -262,7 +260,8 @@ struct Ahead {
 }
 
 impl ObjectFile {
-    /// Reads bytes at a position, at least one unless it is at the end. Blocks: call it on a thread of the runtime that may.
+    /// Reads bytes at a position, at least one unless it is at the end. Blocks: call it on a thread
+    /// of the runtime that may.
     ///
     /// # Errors
     /// The object cannot be read.
@@ -318,8 +317,8 @@ pub struct Unreadable {
 mod tests {
     use super::*;
 
-    fn file(name: LogFileName, bytes: u64) -> LogFile {
-        LogFile {
+    fn file(name: LogFileName, bytes: u64) -> LogFileDigest {
+        LogFileDigest {
             name,
             bytes,
             sha256: "0123456789abcdef".repeat(4),
@@ -380,7 +379,9 @@ mod tests {
         let files = format!(
             "\"files\":[{{\"name\":\"text\",\"bytes\":5,\"sha256\":\"{hash}\"}}],\"text_map\":null,\"raw_map\":null"
         );
-        write(&format!("{{{files}}}"));
+        write(&format!(
+            "{{\"address\":\"file:///logs\",\"format\":1,{files}}}"
+        ));
         let stored = StoredLogs {
             format: FORMAT,
             files: vec![file(LogFileName::Text, 5)],
@@ -390,17 +391,19 @@ mod tests {
         assert_eq!(
             logs.moved().expect("read"),
             Some(MovedLogs {
-                address: None,
+                address: "file:///logs".to_owned(),
                 logs: stored.clone()
             })
         );
         let record = MovedLogs {
-            address: Some("file:///logs".to_owned()),
+            address: "s3://logs".to_owned(),
             logs: stored,
         };
         logs.set_moved(&record).expect("written");
         assert_eq!(logs.moved().expect("read"), Some(record));
-        write(&format!("{{\"format\":2,{files}}}"));
+        write(&format!(
+            "{{\"address\":\"file:///logs\",\"format\":2,{files}}}"
+        ));
         assert!(
             logs.moved()
                 .is_err_and(|error| error.to_string().contains("later version"))

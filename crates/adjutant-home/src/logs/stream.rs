@@ -7,7 +7,7 @@ use super::{
     segments,
 };
 use crate::files;
-use crate::link::{AttemptDir, LogFileName};
+use crate::protocol::{AttemptDir, LogFileName};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -171,8 +171,8 @@ impl Stream {
         }
     }
 
-    /// Reads up to `bytes_max` contiguous bytes from `at`, or from the first later position that was not dropped. Also
-    /// returns that position. At the end of the stream, returns no bytes.
+    /// Reads up to `bytes_max` contiguous bytes from `at`, or from the first later position that
+    /// was not dropped. Also returns that position. At the end of the stream, returns no bytes.
     fn read(&self, at: u64, bytes_max: usize) -> io::Result<(u64, Vec<u8>)> {
         let Some(piece) = self
             .pieces

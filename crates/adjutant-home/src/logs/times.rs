@@ -1,7 +1,9 @@
-//! When the output of an attempt was written: records of a position in the stream and a time, in a file beside the log.
+//! When the output of an attempt was written: records of a position in the stream and a time, in a
+//! file beside the log.
 //!
-//! There is at most one record a second, added when there is output. If the file is full, every second record is removed,
-//! so that its size is bounded and both ends are covered. What can be read of a torn or replaced file is used.
+//! There is at most one record a second, added when there is output. If the file is full, every
+//! second record is removed, so that its size is bounded and both ends are covered. What can be
+//! read of a torn or replaced file is used.
 
 use crate::files;
 use adjutant_core::Time;
@@ -10,7 +12,8 @@ use std::path::Path;
 
 /// Size of a record: the position and the time in milliseconds, both little-endian.
 pub const RECORD_BYTES: usize = 16;
-/// Maximum number of records in a file: nine hours of output without a pause at one record a second.
+/// Maximum number of records in a file: nine hours of output without a pause at one record a
+/// second.
 pub const RECORDS_MAX: usize = 32 * 1024;
 /// Largest file of times, in bytes.
 pub const FILE_BYTES_MAX: u64 = (RECORDS_MAX * RECORD_BYTES) as u64;
@@ -43,7 +46,8 @@ impl Record {
     }
 }
 
-/// Decodes the plausible records of a file: whole ones, with rising positions. A run's processes could have written it.
+/// Decodes the plausible records of a file: whole ones, with rising positions. A run's processes
+/// could have written it.
 #[must_use]
 pub fn decode(bytes: &[u8], position_max: u64) -> Vec<Record> {
     let mut records: Vec<Record> = Vec::new();
@@ -101,9 +105,10 @@ impl Times {
         after.checked_sub(1).map(|last| self.0[last].time)
     }
 
-    /// Returns the position of the first output that can have been written at or after a time. `None`: there is none.
+    /// Returns the position of the first output that can have been written at or after a time.
+    /// `None`: there is none.
     #[must_use]
-    pub fn first_since(&self, time: Time) -> Option<u64> {
+    pub(crate) fn first_since(&self, time: Time) -> Option<u64> {
         let next = self.0.iter().position(|record| record.time >= time);
         // The output after a record is of the time until the next record would have been due.
         let can_reach = |record: &&Record| record.time.0.saturating_add(self.spacing_ms()) > time.0;
@@ -143,7 +148,7 @@ pub struct TimeMark {
 }
 
 /// Appends a mark, unless the previous one says the same.
-pub fn push_mark(marks: &mut Vec<TimeMark>, mark: TimeMark) {
+pub(crate) fn push_mark(marks: &mut Vec<TimeMark>, mark: TimeMark) {
     if marks.last().is_some_and(|last| last.line == mark.line) {
         marks.pop();
     }
@@ -154,7 +159,7 @@ pub fn push_mark(marks: &mut Vec<TimeMark>, mark: TimeMark) {
 
 /// Collects the times of lines.
 #[derive(Debug)]
-pub struct LineTimes<'a> {
+pub(crate) struct LineTimes<'a> {
     times: Option<&'a Times>,
     marks: Vec<TimeMark>,
     line: u64,
@@ -163,7 +168,7 @@ pub struct LineTimes<'a> {
 
 impl<'a> LineTimes<'a> {
     #[must_use]
-    pub fn new(times: Option<&'a Times>) -> Self {
+    pub(crate) fn new(times: Option<&'a Times>) -> Self {
         Self {
             times,
             marks: Vec::new(),
@@ -173,7 +178,7 @@ impl<'a> LineTimes<'a> {
     }
 
     /// Adds the text at a position of the stream.
-    pub fn add(&mut self, position: u64, text: &[u8]) {
+    pub(crate) fn add(&mut self, position: u64, text: &[u8]) {
         let mut at = position;
         for line in text.split_inclusive(|byte| *byte == b'\n') {
             if !self.is_line_open {
@@ -191,7 +196,7 @@ impl<'a> LineTimes<'a> {
     }
 
     /// Adds text that is not part of the stream.
-    pub fn skip(&mut self, text: &str) {
+    pub(crate) fn skip(&mut self, text: &str) {
         text.as_bytes()
             .split_inclusive(|byte| *byte == b'\n')
             .for_each(|line| self.end_piece(line));
@@ -203,7 +208,7 @@ impl<'a> LineTimes<'a> {
     }
 
     #[must_use]
-    pub fn finish(self) -> Vec<TimeMark> {
+    pub(crate) fn finish(self) -> Vec<TimeMark> {
         self.marks
     }
 }

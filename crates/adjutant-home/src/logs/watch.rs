@@ -1,6 +1,6 @@
 //! Notices that a log grows.
 
-use crate::link::AttemptDir;
+use crate::protocol::AttemptDir;
 #[cfg(target_os = "linux")]
 use rustix::fs::inotify;
 #[cfg(target_os = "linux")]
@@ -13,6 +13,7 @@ use std::time::Duration;
 /// How often to check for new output if files cannot be watched.
 const FALLBACK_INTERVAL: Duration = Duration::from_secs(1);
 /// Size of the buffer for file change notifications, in bytes.
+#[cfg(target_os = "linux")]
 const NOTIFICATION_BYTES: usize = 4096;
 
 /// Watches a log for growth: the log file, and the segments in the attempt's directory.
@@ -39,7 +40,7 @@ impl Watch {
     }
 
     /// Watches the files that exist; files already watched stay watched.
-    pub fn watch_files(&mut self, log: &Path, attempt: &AttemptDir) {
+    pub(crate) fn watch_files(&mut self, log: &Path, attempt: &AttemptDir) {
         let Some(fd) = &self.fd else { return };
         let comes = inotify::WatchFlags::CREATE | inotify::WatchFlags::MOVED_TO;
         let watched = [
@@ -92,7 +93,7 @@ impl Watch {
         Self {}
     }
 
-    pub fn watch_files(&mut self, _log: &Path, _attempt: &AttemptDir) {}
+    pub(crate) fn watch_files(&mut self, _log: &Path, _attempt: &AttemptDir) {}
 
     /// Waits until a watched file changes, or for a while if files cannot be watched.
     pub async fn changed(&self) {

@@ -1,7 +1,7 @@
 //! TLS to other machines, with the CA certificates of this one or of a file.
 
 use adjutant_core::Fingerprint;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::client::danger::{
@@ -10,95 +10,115 @@ use tokio_rustls::rustls::client::danger::{
 use tokio_rustls::rustls::crypto::{
     CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature,
 };
-use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
-use tokio_rustls::rustls::pki_types::{ServerName, UnixTime};
+use tokio_rustls::rustls::pki_types::{self, CertificateDer, ServerName, UnixTime};
 use tokio_rustls::rustls::{
     ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
 };
 
-/// Reads the installed CA certificates and sets up TLS. Blocks.
-///
-/// # Errors
-/// No CA certificates are installed.
-pub fn connector() -> Result<TlsConnector, String> {
-    installed_config().map(to_connector)
+/// Which certificates of a server are trusted.
+#[derive(Debug, Clone)]
+pub enum Trust {
+    /// By the CA certificates of this machine.
+    Installed,
+    /// By the CA certificates of a file.
+    File(PathBuf),
+    /// Only certificates whose public key has one of these fingerprints, whatever their names and
+    /// their authority are.
+    Fingerprints(Vec<Fingerprint>),
 }
 
-/// Sets up TLS that trusts only the CA certificates of a file. Blocks.
-///
-/// # Errors
-/// The file cannot be read, or contains no certificate.
-pub fn connector_for(file: &Path) -> Result<TlsConnector, String> {
-    file_config(file).map(to_connector)
+/// Why connections cannot be set up with these certificates.
+#[derive(Debug, thiserror::Error)]
+pub enum TrustError {
+    #[error("no CA certificates are installed{}", shown(.0.as_ref()))]
+    NoneInstalled(#[source] Option<rustls_native_certs::Error>),
+    #[error("{path}: {source}")]
+    Pem {
+        path: PathBuf,
+        source: pki_types::pem::Error,
+    },
+    #[error("{path}: {source}")]
+    Certificate { path: PathBuf, source: Error },
+    #[error("{0}: no certificate in it")]
+    NoneInFile(PathBuf),
+    #[error(transparent)]
+    Protocols(#[from] Error),
 }
 
-/// Sets up TLS that trusts only certificates whose public key has one of these fingerprints, whatever their names and their authority are.
-///
-/// # Errors
-/// TLS cannot be set up.
-pub fn pinned_connector(fingerprints: &[Fingerprint]) -> Result<TlsConnector, String> {
-    pinned_config(fingerprints).map(to_connector)
+fn shown(cause: Option<&rustls_native_certs::Error>) -> String {
+    cause.map_or_else(String::new, |cause| format!(": {cause}"))
 }
 
-/// As [`connector`], as a configuration that can be changed.
-///
-/// # Errors
-/// No CA certificates are installed.
-pub fn installed_config() -> Result<ClientConfig, String> {
+impl Trust {
+    /// Reads the certificates and sets up TLS. Blocks.
+    ///
+    /// # Errors
+    /// There is no CA certificate, or the file cannot be read.
+    pub fn connector(&self) -> Result<TlsConnector, TrustError> {
+        self.config()
+            .map(|config| TlsConnector::from(Arc::new(config)))
+    }
+
+    /// As [`Trust::connector`], as a configuration that can be changed.
+    ///
+    /// # Errors
+    /// There is no CA certificate, or the file cannot be read.
+    pub fn config(&self) -> Result<ClientConfig, TrustError> {
+        match self {
+            Self::Installed => installed_config(),
+            Self::File(file) => file_config(file),
+            Self::Fingerprints(fingerprints) => pinned_config(fingerprints),
+        }
+    }
+}
+
+fn installed_config() -> Result<ClientConfig, TrustError> {
     let mut roots = RootCertStore::empty();
     let found = rustls_native_certs::load_native_certs();
     let (added, _) = roots.add_parsable_certificates(found.certs);
     if added == 0 {
-        return Err(format!(
-            "no CA certificates are installed{}",
-            found
-                .errors
-                .first()
-                .map_or_else(String::new, |error| format!(": {error}"))
-        ));
+        return Err(TrustError::NoneInstalled(found.errors.into_iter().next()));
     }
     config_with(roots)
 }
 
-/// As [`connector_for`], as a configuration that can be changed.
-///
-/// # Errors
-/// The file cannot be read, or contains no certificate.
-pub fn file_config(file: &Path) -> Result<ClientConfig, String> {
-    let problem = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
+fn file_config(file: &Path) -> Result<ClientConfig, TrustError> {
+    let unreadable = |source| TrustError::Pem {
+        path: file.to_owned(),
+        source,
+    };
     let mut roots = RootCertStore::empty();
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| problem(&error))? {
+    for certificate in CertificateDer::pem_file_iter(file).map_err(unreadable)? {
         roots
-            .add(certificate.map_err(|error| problem(&error))?)
-            .map_err(|error| problem(&error))?;
+            .add(certificate.map_err(unreadable)?)
+            .map_err(|source| TrustError::Certificate {
+                path: file.to_owned(),
+                source,
+            })?;
     }
     if roots.is_empty() {
-        return Err(problem(&"no certificate in it"));
+        return Err(TrustError::NoneInFile(file.to_owned()));
     }
     config_with(roots)
 }
 
-/// As [`pinned_connector`], as a configuration that can be changed.
-///
-/// # Errors
-/// TLS cannot be set up.
-pub fn pinned_config(fingerprints: &[Fingerprint]) -> Result<ClientConfig, String> {
+fn pinned_config(fingerprints: &[Fingerprint]) -> Result<ClientConfig, TrustError> {
     let provider = Arc::new(ring::default_provider());
     let verifier = Arc::new(Pinned {
         fingerprints: fingerprints.to_vec(),
         provider: Arc::clone(&provider),
     });
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
+    let config =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(config
         .dangerous()
         .with_custom_certificate_verifier(verifier)
         .with_no_client_auth())
 }
 
-/// Accepts certificates with these public keys. The handshake still proves that the server has the private key.
+/// Accepts certificates with these public keys. The handshake still proves that the server has the
+/// private key.
 #[derive(Debug)]
 struct Pinned {
     fingerprints: Vec<Fingerprint>,
@@ -162,14 +182,9 @@ impl ServerCertVerifier for Pinned {
     }
 }
 
-fn config_with(roots: RootCertStore) -> Result<ClientConfig, String> {
+fn config_with(roots: RootCertStore) -> Result<ClientConfig, TrustError> {
     let provider = Arc::new(tokio_rustls::rustls::crypto::ring::default_provider());
-    let config = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
+    let config =
+        ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions()?;
     Ok(config.with_root_certificates(roots).with_no_client_auth())
-}
-
-fn to_connector(config: ClientConfig) -> TlsConnector {
-    TlsConnector::from(Arc::new(config))
 }

@@ -3,11 +3,10 @@
 mod client;
 mod server;
 
-pub use client::{
-    connector, connector_for, file_config, installed_config, pinned_config, pinned_connector,
-};
-pub use server::TlsServer;
+pub use client::{Trust, TrustError};
+pub use server::{CertificateProblem, TlsServer};
 
+use adjutant_core::hex;
 use sha2::{Digest, Sha256};
 use tokio_rustls::rustls::Error;
 use tokio_rustls::rustls::pki_types::CertificateDer;
@@ -15,20 +14,18 @@ use tokio_rustls::rustls::server::ParsedCertificate;
 
 /// The protocol of most callers (ALPN): one call at a time.
 pub const HTTP_1: &[u8] = b"http/1.1";
-/// The protocol of runners: HTTP/2, for many calls at the same time. It has a name of its own, so that browsers continue with HTTP/1.1.
+/// The protocol of runners: HTTP/2, for many calls at the same time. It has a name of its own, so
+/// that browsers continue with HTTP/1.1.
 pub const SHARED: &[u8] = b"adjutant/h2";
 
-/// Returns the SHA-256 of the public key of a certificate (its `SubjectPublicKeyInfo` in DER), in hexadecimal. A renewed certificate with the
-/// same key has the same one.
+/// Returns the SHA-256 of the public key of a certificate (its `SubjectPublicKeyInfo` in DER), in
+/// hexadecimal. A renewed certificate with the same key has the same one.
 ///
 /// # Errors
 /// The certificate cannot be parsed.
 fn fingerprint(certificate: &CertificateDer<'_>) -> Result<String, Error> {
     let key = ParsedCertificate::try_from(certificate)?.subject_public_key_info();
-    Ok(Sha256::digest(&key)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect())
+    Ok(hex(Sha256::digest(&key)))
 }
 
 #[cfg(test)]

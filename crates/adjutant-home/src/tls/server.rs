@@ -1,10 +1,13 @@
 //! TLS for callers: a certificate and its key from files that the user has named.
 //!
-//! When the files change (a renewed certificate), new connections use the new ones. While those are unusable, the earlier ones stay in use.
+//! When the files change (a renewed certificate), new connections use the new ones. While those are
+//! unusable, the earlier ones stay in use.
 //!
-//! The files are read in a thread of their own, for which callers wait a limited time: their file system may not answer.
+//! The files are read in a thread of their own, for which callers wait a limited time: their file
+//! system may not answer.
 
 use crate::{clock, failpoint, files};
+use adjutant_core::units::duration;
 use std::fs::Metadata;
 use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
@@ -16,7 +19,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::client::{verify_server_cert_signed_by_trust_anchor, verify_server_name};
-use tokio_rustls::rustls::pki_types::pem::PemObject;
+use tokio_rustls::rustls::pki_types::pem::{self, PemObject};
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::server::ParsedCertificate;
 use tokio_rustls::rustls::{CertificateError, Error, RootCertStore, ServerConfig, crypto};
@@ -76,24 +79,72 @@ impl std::fmt::Debug for Loaded {
     }
 }
 
+/// Why the certificate of the hub and its key cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum CertificateProblem {
+    #[error(
+        "the certificate {cert} and the key {key} cannot be read: their file system has not answered for {}; \
+         make it answer and restart the hub, or name files on another one in [tls]",
+        duration::of(READ_TAKES_MAX)
+    )]
+    Unanswered { cert: PathBuf, key: PathBuf },
+    /// The files are not read in a thread.
+    #[error(transparent)]
+    Thread(#[from] io::Error),
+    #[error(transparent)]
+    ThreadEnded(#[from] oneshot::error::RecvError),
+    #[error("the certificate {path} cannot be read: {source}")]
+    CertificateIo { path: PathBuf, source: io::Error },
+    #[error("{path} is not a PEM file of certificates: {source}")]
+    CertificateFormat { path: PathBuf, source: pem::Error },
+    #[error("{0} contains no certificate")]
+    NoCertificate(PathBuf),
+    #[error("the certificate in {path} cannot be used: {source}")]
+    Certificate { path: PathBuf, source: Error },
+    #[error("the certificate in {0} has expired")]
+    Expired(PathBuf),
+    #[error("the certificate in {0} is not valid yet")]
+    NotValidYet(PathBuf),
+    #[error("the key {path} cannot be read: {source}")]
+    KeyIo { path: PathBuf, source: io::Error },
+    #[error("the key {path} belongs to another user (uid {uid})")]
+    ForeignKey { path: PathBuf, uid: u32 },
+    #[error("the key {0} is accessible to other users: chmod 600")]
+    OpenKey(PathBuf),
+    #[error("{path} is not a PEM file with a private key: {source}")]
+    KeyFormat { path: PathBuf, source: pem::Error },
+    #[error("{key} is not the key of the certificate in {cert}")]
+    OtherKey { cert: PathBuf, key: PathBuf },
+    #[error("{cert} and {key} cannot be used: {source}")]
+    Unusable {
+        cert: PathBuf,
+        key: PathBuf,
+        source: Error,
+    },
+}
+
 impl Files {
     fn stamps(&self) -> [Option<Stamp>; 2] {
         [stamp(&self.cert), stamp(&self.key)]
     }
 
-    fn unanswered(&self) -> String {
-        format!(
-            "the certificate {} and the key {} cannot be read: their file system has not answered for {} s; \
-             make it answer and restart the hub, or name files on another one in [tls]",
-            self.cert.display(),
-            self.key.display(),
-            READ_TAKES_MAX.as_secs()
-        )
+    fn unanswered(&self) -> CertificateProblem {
+        let Self { cert, key } = self.clone();
+        CertificateProblem::Unanswered { cert, key }
+    }
+
+    /// Returns why the certificate and the key cannot be used together.
+    fn unusable(&self, source: Error) -> CertificateProblem {
+        let Self { cert, key } = self.clone();
+        match source {
+            Error::InconsistentKeys(_) => CertificateProblem::OtherKey { cert, key },
+            source => CertificateProblem::Unusable { cert, key, source },
+        }
     }
 }
 
-/// Calls `read` in a thread outside the runtime's pool, because it may block for as long as a file system does not answer. It is not
-/// awaited when the process exits.
+/// Calls `read` in a thread outside the runtime's pool, because it may block for as long as a file
+/// system does not answer. It is not awaited when the process exits.
 fn in_thread<T: Send + 'static>(
     read: impl FnOnce() -> T + Send + 'static,
 ) -> io::Result<oneshot::Receiver<T>> {
@@ -113,19 +164,17 @@ impl TlsServer {
     /// Reads the files.
     ///
     /// # Errors
-    /// A file cannot be read within two seconds or has the wrong content, other users can read the key, the key is not that of the
-    /// certificate, or the certificate is not valid now.
-    pub async fn load(cert: PathBuf, key: PathBuf) -> Result<Self, String> {
+    /// A file cannot be read within two seconds or has the wrong content, other users can read the
+    /// key, the key is not that of the certificate, or the certificate is not valid now.
+    pub async fn load(cert: PathBuf, key: PathBuf) -> Result<Self, CertificateProblem> {
         let files = Files { cert, key };
         let read = {
             let files = files.clone();
-            in_thread(move || (files.stamps(), load(&files.cert, &files.key)))
-                .map_err(|error| error.to_string())?
+            in_thread(move || (files.stamps(), load(&files)))?
         };
         let (stamps, loaded) = timeout(READ_TAKES_MAX, read)
             .await
-            .map_err(|_| files.unanswered())?
-            .map_err(|error| error.to_string())?;
+            .map_err(|_| files.unanswered())??;
         let current = Mutex::new(Current {
             loaded: loaded?,
             stamps,
@@ -162,14 +211,15 @@ impl TlsServer {
         self.locked().loaded.fingerprint.clone()
     }
 
-    /// Reads the files again if they have changed, in a thread of its own, for callers whose connections stay open.
+    /// Reads the files again if they have changed, in a thread of its own, for callers whose
+    /// connections stay open.
     pub fn refresh(self: &Arc<Self>) {
         // Nobody waits for the result.
         drop(self.check_files());
     }
 
-    /// Waits until the certificate has another public key than that with this fingerprint, and returns the new one. Notices it when a caller
-    /// connects.
+    /// Waits until the certificate has another public key than that with this fingerprint, and
+    /// returns the new one. Notices it when a caller connects.
     pub async fn other_fingerprint(&self, than: &str) -> String {
         loop {
             let changed = self.changed.notified();
@@ -198,8 +248,8 @@ impl TlsServer {
             .is_ok_and(|certificate| verify_server_name(&certificate, &name).is_ok())
     }
 
-    /// Returns the name by which other machines know this one, if the certificate decides it: the name of the machine, with a domain or
-    /// without, or the only name in the certificate.
+    /// Returns the name by which other machines know this one, if the certificate decides it: the
+    /// name of the machine, with a domain or without, or the only name in the certificate.
     #[must_use]
     pub fn name_of_machine(&self, machine: &str) -> Option<String> {
         if self.is_for(machine) {
@@ -229,7 +279,8 @@ impl TlsServer {
         self.current.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Starts a thread that reads the files again if they have changed. `None`: they were compared just now, or another thread does it.
+    /// Starts a thread that reads the files again if they have changed. `None`: they were compared
+    /// just now, or another thread does it.
     fn check_files(self: &Arc<Self>) -> Option<oneshot::Receiver<()>> {
         let mut current = self.locked();
         if current.is_checking || current.checked.elapsed() < CHECK_INTERVAL {
@@ -253,7 +304,7 @@ impl TlsServer {
     fn read_changed(&self) {
         let earlier = self.locked().stamps;
         let stamps = self.files.stamps();
-        let read = (stamps != earlier).then(|| load(&self.files.cert, &self.files.key));
+        let read = (stamps != earlier).then(|| load(&self.files));
         let mut current = self.locked();
         (current.stamps, current.is_checking) = (stamps, false);
         match read {
@@ -284,40 +335,28 @@ fn stamp(path: &Path) -> Option<Stamp> {
     })
 }
 
-fn load(cert: &Path, key: &Path) -> Result<Loaded, String> {
+fn load(files: &Files) -> Result<Loaded, CertificateProblem> {
+    let Files { cert, key } = files;
     let chain = certificates(cert)?;
     let certificate = chain
         .first()
         .cloned()
-        .ok_or_else(|| format!("{} contains no certificate", cert.display()))?;
+        .ok_or_else(|| CertificateProblem::NoCertificate(cert.clone()))?;
     check_time(cert, &chain)?;
-    let unusable = |error: Error| match error {
-        Error::InconsistentKeys(_) => format!(
-            "{} is not the key of the certificate in {}",
-            key.display(),
-            cert.display()
-        ),
-        error => format!(
-            "{} and {} cannot be used: {error}",
-            cert.display(),
-            key.display()
-        ),
-    };
     let provider = Arc::new(crypto::ring::default_provider());
     let config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
-        .map_err(unusable)?;
+        .map_err(|error| files.unusable(error))?;
     let mut config = config
         .with_no_client_auth()
         .with_single_cert(chain, private_key(key)?)
-        .map_err(unusable)?;
+        .map_err(|error| files.unusable(error))?;
     config.alpn_protocols = vec![super::SHARED.to_vec(), super::HTTP_1.to_vec()];
-    let fingerprint = super::fingerprint(&certificate).map_err(|error| {
-        format!(
-            "the certificate in {} cannot be used: {error}",
-            cert.display()
-        )
-    })?;
+    let fingerprint =
+        super::fingerprint(&certificate).map_err(|source| CertificateProblem::Certificate {
+            path: cert.clone(),
+            source,
+        })?;
     Ok(Loaded {
         acceptor: TlsAcceptor::from(Arc::new(config)),
         certificate: Arc::new(certificate),
@@ -325,67 +364,61 @@ fn load(cert: &Path, key: &Path) -> Result<Loaded, String> {
     })
 }
 
-fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let text = files::read_named(path, FILE_BYTES_MAX)
-        .map_err(|error| format!("the certificate {} cannot be read: {error}", path.display()))?;
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, CertificateProblem> {
+    let text = files::read_named(path, FILE_BYTES_MAX).map_err(|source| {
+        CertificateProblem::CertificateIo {
+            path: path.to_owned(),
+            source,
+        }
+    })?;
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&text).collect();
-    chain.map_err(|error| {
-        format!(
-            "{} is not a PEM file of certificates: {error}",
-            path.display()
-        )
+    chain.map_err(|source| CertificateProblem::CertificateFormat {
+        path: path.to_owned(),
+        source,
     })
 }
 
-fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, String> {
-    let failed = |error: io::Error| format!("the key {} cannot be read: {error}", path.display());
+fn private_key(path: &Path) -> Result<PrivateKeyDer<'static>, CertificateProblem> {
+    let failed = |source| CertificateProblem::KeyIo {
+        path: path.to_owned(),
+        source,
+    };
     let file = files::open_named(path).map_err(failed)?;
     let meta = file.metadata().map_err(failed)?;
     let own = rustix::process::getuid().as_raw();
     if meta.uid() != 0 && meta.uid() != own {
-        return Err(format!(
-            "the key {} belongs to another user (uid {})",
-            path.display(),
-            meta.uid()
-        ));
+        return Err(CertificateProblem::ForeignKey {
+            path: path.to_owned(),
+            uid: meta.uid(),
+        });
     }
     if meta.mode() & 0o077 != 0 {
-        return Err(format!(
-            "the key {} is accessible to other users: chmod 600",
-            path.display()
-        ));
+        return Err(CertificateProblem::OpenKey(path.to_owned()));
     }
     let mut text = Vec::new();
     file.take(FILE_BYTES_MAX)
         .read_to_end(&mut text)
         .map_err(failed)?;
-    PrivateKeyDer::from_pem_slice(&text).map_err(|error| {
-        format!(
-            "{} is not a PEM file with a private key: {error}",
-            path.display()
-        )
+    PrivateKeyDer::from_pem_slice(&text).map_err(|source| CertificateProblem::KeyFormat {
+        path: path.to_owned(),
+        source,
     })
 }
 
-/// Refuses a certificate that is not valid now. Of the checks of a client, only this one counts here: with the certificate as its own
-/// authority, no other certificate is needed, and the first check is that of the time.
-fn check_time(path: &Path, chain: &[CertificateDer<'static>]) -> Result<(), String> {
+/// Refuses a certificate that is not valid now. Of the checks of a client, only this one counts
+/// here: with the certificate as its own authority, no other certificate is needed, and the first
+/// check is that of the time.
+fn check_time(path: &Path, chain: &[CertificateDer<'static>]) -> Result<(), CertificateProblem> {
     let Some((own, others)) = chain.split_first() else {
         return Ok(());
     };
-    let parsed = ParsedCertificate::try_from(own).map_err(|error| {
-        format!(
-            "the certificate in {} cannot be used: {error}",
-            path.display()
-        )
-    })?;
+    let unusable = |source| CertificateProblem::Certificate {
+        path: path.to_owned(),
+        source,
+    };
+    let parsed = ParsedCertificate::try_from(own).map_err(unusable)?;
     let mut roots = RootCertStore::empty();
-    roots.add(own.clone()).map_err(|error| {
-        format!(
-            "the certificate in {} cannot be used: {error}",
-            path.display()
-        )
-    })?;
+    roots.add(own.clone()).map_err(unusable)?;
     let now = UnixTime::since_unix_epoch(Duration::from_millis(
         u64::try_from(clock::now().0).unwrap_or_default(),
     ));
@@ -393,13 +426,10 @@ fn check_time(path: &Path, chain: &[CertificateDer<'static>]) -> Result<(), Stri
     match verify_server_cert_signed_by_trust_anchor(&parsed, &roots, others, now, algorithms.all) {
         Err(Error::InvalidCertificate(
             CertificateError::Expired | CertificateError::ExpiredContext { .. },
-        )) => Err(format!("the certificate in {} has expired", path.display())),
+        )) => Err(CertificateProblem::Expired(path.to_owned())),
         Err(Error::InvalidCertificate(
             CertificateError::NotValidYet | CertificateError::NotValidYetContext { .. },
-        )) => Err(format!(
-            "the certificate in {} is not valid yet",
-            path.display()
-        )),
+        )) => Err(CertificateProblem::NotValidYet(path.to_owned())),
         Ok(()) | Err(_) => Ok(()),
     }
 }

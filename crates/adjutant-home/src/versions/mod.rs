@@ -1,7 +1,7 @@
-//! The versions that programs report. Each program is asked once: its reply is valid as long as the program's file
-//! is unchanged, and is kept in a file of the home for later hubs or runners. Listing agents never waits; the missing
-//! versions are asked for in the background. If its preset demands a version, a program starts only once its
-//! version is known or cannot be determined.
+//! The versions that programs report. Each program is asked once: its reply is valid as long as the
+//! program's file is unchanged, and is kept in a file of the home for later hubs or runners.
+//! Listing agents never waits; the missing versions are asked for in the background. If its preset
+//! demands a version, a program starts only once its version is known or cannot be determined.
 
 mod query;
 
@@ -9,8 +9,8 @@ pub use query::{VersionQuery, VersionReply, query_env};
 
 use crate::config::{Home, Stamp};
 use crate::files;
-use crate::link::Order;
 use crate::process::probe::{self, Probe, ProbeOutput};
+use crate::protocol::Order;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::io;
@@ -35,7 +35,8 @@ const FILE_BYTES_MAX: u64 = 4 * 1024 * 1024;
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct KnownVersion {
     stamp: Stamp,
-    /// `None`: the program was asked and gave no version. Only its start accepts that as a final reply.
+    /// `None`: the program was asked and gave no version. Only its start accepts that as a final
+    /// reply.
     said: Option<String>,
     /// Why the program gave no version.
     #[serde(skip)]
@@ -46,8 +47,8 @@ struct KnownVersion {
 #[derive(Debug)]
 pub struct Versions {
     path: PathBuf,
-    /// `None`: not loaded yet. A lock instead of an owner task, so that starting a known program never waits for
-    /// programs that are being asked.
+    /// `None`: not loaded yet. A lock instead of an owner task, so that starting a known program
+    /// never waits for programs that are being asked.
     known: Mutex<Option<BTreeMap<PathBuf, KnownVersion>>>,
     /// Held while programs are asked, so that each is asked once.
     asking: tokio::sync::Mutex<()>,
@@ -68,9 +69,9 @@ impl Versions {
         }
     }
 
-    /// Returns why an attempt's program must not start: it is older than its preset allows. The program is asked if
-    /// its version is unknown, and again before it is refused, because a wrapper script stays unchanged when the
-    /// program that it starts is updated.
+    /// Returns why an attempt's program must not start: it is older than its preset allows. The
+    /// program is asked if its version is unknown, and again before it is refused, because a
+    /// wrapper script stays unchanged when the program that it starts is updated.
     pub async fn too_old(&self, order: &Order) -> Option<String> {
         let asking = query::of_order(order)?;
         let program = asking.program.clone();
@@ -85,8 +86,8 @@ impl Versions {
         query::too_old(order, &said.ok()?)
     }
 
-    /// Returns the known versions of these programs, and queues the others to be asked. `None`: the program is
-    /// being asked.
+    /// Returns the known versions of these programs, and queues the others to be asked. `None`: the
+    /// program is being asked.
     #[must_use]
     pub fn known_or_queued(
         &self,
@@ -139,7 +140,8 @@ impl Versions {
             while asked.len() < ASKED_AT_ONCE
                 && let Some(asking) = unknown.next()
             {
-                // On a thread, which is not cancelled with the caller: a started program is always cleaned up.
+                // On a thread, which is not cancelled with the caller: a started program is always
+                // cleaned up.
                 let runtime = Handle::current();
                 asked.spawn_blocking(move || runtime.block_on(ask(asking)));
             }

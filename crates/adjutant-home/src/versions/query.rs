@@ -1,7 +1,7 @@
 //! What a program is asked for its version, and whether the reply is too old for its preset.
 
-use crate::link::Order;
 use crate::preset::{Preset, Version};
+use crate::protocol::Order;
 use adjutant_core::Cause;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -19,7 +19,8 @@ pub struct VersionQuery {
 /// The output of a version query, or why it failed.
 pub type VersionReply = Result<String, String>;
 
-/// Returns the environment of a version query: that of the agent with the variables of its preset, without those that are set per attempt.
+/// Returns the environment of a version query: that of the agent with the variables of its preset,
+/// without those that are set per attempt.
 #[must_use]
 pub fn query_env(preset: &Preset, env: BTreeMap<String, String>) -> Vec<(OsString, OsString)> {
     let mut all: BTreeMap<String, String> = preset
@@ -34,7 +35,8 @@ pub fn query_env(preset: &Preset, env: BTreeMap<String, String>) -> Vec<(OsStrin
         .collect()
 }
 
-/// Returns the version query to run before an attempt starts, if the preset requires a version, and its program was found.
+/// Returns the version query to run before an attempt starts, if the preset requires a version, and
+/// its program was found.
 pub(super) fn of_order(order: &Order) -> Option<VersionQuery> {
     let preset = order.preset.as_ref().filter(|preset| {
         preset.about.version_min.is_some() && !preset.about.version_args.is_empty()

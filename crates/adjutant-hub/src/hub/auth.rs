@@ -1,12 +1,13 @@
-//! Authentication. The connection identifies the caller: by where its process runs, and by the token that it
-//! presents. A caller outside of all runs says whether it is a client, and which.
+//! Authentication. The connection identifies the caller: by where its process runs, and by the
+//! token that it presents. A caller outside of all runs says whether it is a client, and which.
 
 use super::Hub;
 use super::connections::Line;
-use crate::client::{SUPERVISOR_HEADER, decode_name, encode_name};
-use crate::link::{AttemptDir, headers};
+use crate::attempt_processes::place::{self, Place};
+use crate::hub_client::{SUPERVISOR_HEADER, decode_name, encode_name};
 use crate::ops::{AttemptId, OpError, http_status};
-use crate::process::peer::{Peer, Place};
+use crate::process::caller::CallerProcess;
+use crate::protocol::{AttemptDir, headers};
 use crate::view::{ErrorView, codes};
 use adjutant_core::{ClientName, Principal};
 use axum::Json;
@@ -18,21 +19,21 @@ use std::sync::{Arc, OnceLock};
 
 /// The identity of the process at the other end of a connection.
 #[derive(Debug, Clone)]
-pub(super) struct Connection(Arc<Inner>);
+pub(super) struct CallerConnection(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    peer: io::Result<Peer>,
+    peer: io::Result<CallerProcess>,
     /// Determined at the first call, and valid for the life of the connection.
     place: OnceLock<Place>,
-    /// The attempt and the token that its supervisor has presented. Both the token and the connection last as long
-    /// as the supervisor.
+    /// The attempt and the token that its supervisor has presented. Both the token and the
+    /// connection last as long as the supervisor.
     shown: OnceLock<(AttemptId, String)>,
     line: Arc<Line>,
 }
 
-impl Connection {
-    pub(super) fn new(peer: io::Result<Peer>, line: Arc<Line>) -> Self {
+impl CallerConnection {
+    pub(super) fn new(peer: io::Result<CallerProcess>, line: Arc<Line>) -> Self {
         Self(Arc::new(Inner {
             peer,
             place: OnceLock::new(),
@@ -63,16 +64,34 @@ impl Connection {
     }
 
     /// Returns where the caller runs. A failure is not cached; the next call tries again.
-    fn place(&self, home: &Path) -> Result<Place, String> {
+    fn place(&self, home: &Path) -> Result<Place, PlaceError<'_>> {
         if let Some(place) = self.0.place.get() {
             return Ok(place.clone());
         }
-        let peer = self.0.peer.as_ref().map_err(ToString::to_string)?;
+        let peer = self.0.peer.as_ref().map_err(PlaceError::Peer)?;
         if !peer.is_same_user() {
-            return Err("the caller is another user".to_owned());
+            return Err(PlaceError::OtherUser);
         }
-        let place = peer.place(home).map_err(|error| error.to_string())?;
+        let place = place::of_caller(peer, home).map_err(PlaceError::Place)?;
         Ok(self.0.place.get_or_init(|| place).clone())
+    }
+}
+
+/// Why it is unknown where a caller runs.
+#[derive(Debug, thiserror::Error)]
+enum PlaceError<'a> {
+    /// Its process could not be determined when the connection was opened.
+    #[error("{0}")]
+    Peer(&'a io::Error),
+    #[error("the caller is another user")]
+    OtherUser,
+    #[error(transparent)]
+    Place(io::Error),
+}
+
+impl PlaceError<'_> {
+    fn response(&self) -> Box<Response> {
+        refusal_response(codes::NOT_ALLOWED, &self.to_string(), None)
     }
 }
 
@@ -128,16 +147,14 @@ pub(super) fn outside(given: &HeaderMap) -> Result<Principal, Box<Response>> {
     }
 }
 
-/// Identifies a caller of a standby hub. Such a hub has no runs: those that share a store start them on runners.
+/// Identifies a caller of a standby hub. Such a hub has no runs: those that share a store start
+/// them on runners.
 pub(super) fn authenticate_outside(
     home: &Path,
-    connection: &Connection,
+    connection: &CallerConnection,
     given: &HeaderMap,
 ) -> Result<Principal, Box<Response>> {
-    match connection
-        .place(home)
-        .map_err(|message| refusal_response(codes::NOT_ALLOWED, &message, None))?
-    {
+    match connection.place(home).map_err(|error| error.response())? {
         Place::Outside => outside(given),
         Place::Supervisor { .. } | Place::Attempt { .. } => Err(refusal_response(
             codes::CLOSING,
@@ -150,12 +167,12 @@ pub(super) fn authenticate_outside(
 /// Identifies the caller.
 pub(super) fn authenticate(
     hub: &Hub,
-    connection: &Connection,
+    connection: &CallerConnection,
     given: &HeaderMap,
 ) -> Result<Auth, Box<Response>> {
     let place = connection
         .place(&hub.ops.home().dir)
-        .map_err(|message| refusal_response(codes::NOT_ALLOWED, &message, None))?;
+        .map_err(|error| error.response())?;
     let text = |name: &str| given.get(name).and_then(|value| value.to_str().ok());
     match place {
         Place::Outside => outside(given).map(|who| Auth { who, attempt: None }),

@@ -2,8 +2,8 @@
 
 use super::Shared;
 use super::auth::Auth;
-use crate::link::headers;
 use crate::ops::{AttemptId, Caller, OpError, http_status};
+use crate::protocol::headers;
 use crate::store::Key;
 use crate::view::{Call, CheckLogStore, ErrorView, GetHub, HandOver, StopHub, codes, json_problem};
 use adjutant_core::token::CallEffect;
@@ -26,7 +26,8 @@ pub(super) type Served = Pin<Box<dyn Future<Output = Response> + Send>>;
 /// Serves one call, given its caller, headers and body.
 pub(super) type Serve = Box<dyn Fn(Shared, Auth, &HeaderMap, &[u8]) -> Served + Send + Sync>;
 
-/// Calls about the hub's process, which do not depend on runs, so they do not wait for their supervisors.
+/// Calls about the hub's process, which do not depend on runs, so they do not wait for their
+/// supervisors.
 pub(super) const OF_PROCESS: [&str; 4] = [
     GetHub::NAME,
     StopHub::NAME,
@@ -34,19 +35,23 @@ pub(super) const OF_PROCESS: [&str; 4] = [
     CheckLogStore::NAME,
 ];
 
-/// The calls by path. Handlers are boxed, so that the shared code is compiled once and not for each call.
+/// The calls by path. Handlers are boxed, so that the shared code is compiled once and not for each
+/// call.
 #[derive(Default)]
 pub(super) struct Calls {
-    by_path: HashMap<String, (CallEffect, Serve)>,
+    by_path: HashMap<String, ServedCall>,
+}
+
+/// One call, with what HTTP must know of it.
+pub(super) struct ServedCall {
+    pub effect: CallEffect,
+    /// The argument with which alone the call changes nothing.
+    pub reads_with: Option<&'static str>,
+    pub serve: Serve,
 }
 
 impl Calls {
-    pub fn get(&self, path: &str) -> Option<&Serve> {
-        self.by_path.get(path).map(|(_, serve)| serve)
-    }
-
-    /// Returns a call with its effect.
-    pub fn with_effect(&self, path: &str) -> Option<&(CallEffect, Serve)> {
+    pub(super) fn find(&self, path: &str) -> Option<&ServedCall> {
         self.by_path.get(path)
     }
 }
@@ -83,10 +88,12 @@ where
                 }
             }
         };
-    calls.by_path.insert(
-        format!("/api/v1/{}", C::NAME),
-        (C::EFFECT, Box::new(served)),
-    );
+    let call = ServedCall {
+        effect: C::EFFECT,
+        reads_with: C::READS_WITH,
+        serve: Box::new(served),
+    };
+    calls.by_path.insert(format!("/api/v1/{}", C::NAME), call);
     calls
 }
 
@@ -106,9 +113,12 @@ where
             Ok(parsed) => Box::pin(serve(hub, attempt, parsed)),
         }
     };
-    calls
-        .by_path
-        .insert(path.to_owned(), (CallEffect::LocalOnly, Box::new(served)));
+    let call = ServedCall {
+        effect: CallEffect::LocalOnly,
+        reads_with: None,
+        serve: Box::new(served),
+    };
+    calls.by_path.insert(path.to_owned(), call);
     calls
 }
 

@@ -1,12 +1,14 @@
-//! The connections to the hub: their maximum number, and how long a connection may take to send a call.
+//! The connections to the hub: their maximum number, and how long a connection may take to send a
+//! call.
 //!
 //! ```text
 //!  Silent ── head of a call received ──> Busy ── reply ──> Idle ── first byte of the next ──> Silent
 //! ```
 //! Over HTTP, a connection is also closed when it is idle for too long or reads nothing of a reply.
 //!
-//! A connection that is silent for too long is closed. At the maximum, a new connection replaces the one that has
-//! been unused for longest. If all are busy, the first call on the new connection is refused.
+//! A connection that is silent for too long is closed. At the maximum, a new connection replaces
+//! the one that has been unused for longest. If all are busy, the first call on the new connection
+//! is refused.
 
 use crate::sock::Stream;
 use futures::task::AtomicWaker;
@@ -22,7 +24,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::Notify;
 use tokio::time::{Instant, Sleep};
 
-/// How long a connection may take to send the head of a call, counted from its opening or from the first byte.
+/// How long a connection may take to send the head of a call, counted from its opening or from the
+/// first byte.
 const HEAD_TIME_MAX: Duration = Duration::from_secs(10);
 /// How many connections beyond the limit get an error; further ones are closed at once.
 const REFUSED_MAX: usize = 8;
@@ -56,7 +59,8 @@ impl Line {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether calls on this connection are served: it is within the limit and was not replaced.
+    /// Returns whether calls on this connection are served: it is within the limit and was not
+    /// replaced.
     pub(super) fn has_place(&self) -> bool {
         self.is_admitted && !self.closing.load(Ordering::SeqCst)
     }
@@ -180,6 +184,7 @@ impl Connections {
 
     /// Admits a connection. `None`: there are too many even to send a refusal.
     pub(super) fn admit<S>(self: &Arc<Self>, stream: S) -> Option<Guarded<S>> {
+        // A phase is locked while `lines` is locked, and never the reverse.
         let mut lines = self.lines();
         let mut is_admitted = lines.1.len() < self.open_max;
         if !is_admitted {
@@ -193,6 +198,8 @@ impl Connections {
                 .filter(unused)
                 .min_by_key(|line| line.phase().1)
             {
+                // It is counted until its task drops it, so one that is closing is not chosen a
+                // second time.
                 line.close();
                 is_admitted = true;
             } else if lines.1.len() >= self.open_max + REFUSED_MAX {
@@ -245,7 +252,8 @@ impl Connections {
             }
             match next {
                 Some(next) => tokio::time::sleep_until(next).await,
-                // An idle connection that sends part of a call is checked when the next connection opens.
+                // An idle connection that sends part of a call is checked when the next connection
+                // opens.
                 None => self.opened.notified().await,
             }
         }
@@ -327,6 +335,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Guarded<S> {
             }
             return polled;
         }
+        // Before the flag is read: `close` sets it before it wakes, so one of the two is noticed.
         self.line.reader.register(cx.waker());
         // Reads as if the peer had closed the connection.
         if self.line.closing.load(Ordering::SeqCst) {

@@ -3,7 +3,7 @@
 use crate::config::Home;
 use crate::process::{Lock, lock};
 use crate::store;
-pub use crate::store::{Copied, CopiedTable, CopyError, Place, Progress};
+pub use crate::store::{Copied, CopiedTable, CopyError, Progress, StoreLocation};
 
 /// Why the store was not copied.
 #[derive(Debug, thiserror::Error)]
@@ -16,14 +16,15 @@ pub enum StoreCopyError {
     Copy(#[from] CopyError),
 }
 
-/// Copies the store of a home to another place, or back. It holds the locks of a hub meanwhile. Blocks.
+/// Copies the store of a home to another place, or back. It holds the locks of a hub meanwhile.
+/// Blocks.
 ///
 /// # Errors
 /// A hub runs, or those of [`store::copy`].
 pub fn copy_store(
     home: &Home,
-    from: &Place,
-    to: &Place,
+    from: &StoreLocation,
+    to: &StoreLocation,
     report: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Copied, StoreCopyError> {
     let failed = |error: &dyn std::fmt::Display| {

@@ -1,10 +1,10 @@
-//! Guards the home: a removed socket is created again, and a hub whose home or lock was removed ends.
+//! Guards the home: a removed socket is created again, and a hub whose home or lock was removed
+//! ends.
 
 use crate::config::Home;
-use crate::files;
 use crate::process::Lock;
 use crate::process::watch::EntryWatch;
-use crate::sock;
+use crate::{files, sock};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -34,8 +34,8 @@ pub(super) struct Socket {
 }
 
 impl Socket {
-    /// Opens the home's socket. Returns it with its first listener, and a channel for the listeners that replace
-    /// it.
+    /// Opens the home's socket. Returns it with its first listener, and a channel for the listeners
+    /// that replace it.
     pub(super) fn bind(
         home: &Home,
     ) -> io::Result<(Self, UnixListener, mpsc::Receiver<UnixListener>)> {
@@ -81,8 +81,9 @@ fn identity(home: &Home) -> io::Result<(u64, u64)> {
 
 /// Keeps the socket in place. Returns when the hub loses its home.
 ///
-/// A removed socket is created again only when a command looks for it, which opens the start lock. Created earlier,
-/// it would make the removal of the whole home fail, because the directory would not be empty.
+/// A removed socket is created again only when a command looks for it, which opens the start lock.
+/// Created earlier, it would make the removal of the whole home fail, because the directory would
+/// not be empty.
 pub(super) async fn watch(home: &Home, lock: &Lock, socket: &mut Socket) -> Lost {
     let watch = EntryWatch::new(&home.dir);
     let start_lock = home.start_lock();

@@ -7,8 +7,11 @@ use crate::ops::RunnerLaunch;
 use crate::process::{LaunchCommand, LeftLaunch};
 use crate::store::Topic;
 use crate::text;
+use adjutant_core::shorten;
 use futures::FutureExt;
 use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -19,7 +22,8 @@ use tokio::time::Instant;
 const SLEEP_MAX: Duration = Duration::from_secs(60);
 /// The delay before a failed read or write of the store is retried.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// How long a command may run after its runner has ended. `ssh` ends at the same time as the runner.
+/// How long a command may run after its runner has ended. `ssh` ends at the same time as the
+/// runner.
 const COMMAND_END_MAX: Duration = Duration::from_secs(10);
 const PROBLEM_CHARS_MAX: usize = 300;
 
@@ -29,7 +33,8 @@ pub(super) async fn launch(hub: Arc<Hub>) {
     let mut commands = JoinSet::new();
     // Dropping a sender ends the command of a runner.
     let mut needed: BTreeMap<String, oneshot::Sender<()>> = BTreeMap::new();
-    // Commands of earlier hubs are searched for at the start, and when a runner has ended that this hub has not launched.
+    // Commands of earlier hubs are searched for at the start, and when a runner has ended that this
+    // hub has not launched.
     let mut may_have_left = hub.ops.has_launchers();
     loop {
         let nap = match hub.ops.launch_round().await {
@@ -82,8 +87,9 @@ pub(super) async fn launch(hub: Arc<Hub>) {
     }
 }
 
-/// Ends the commands of runners that an earlier hub has launched from this home and that have ended or failed to join. `replaced`: runners
-/// that have ended just now, and those that will be launched under their names. Returns whether commands could be looked for.
+/// Ends the commands of runners that an earlier hub has launched from this home and that have ended
+/// or failed to join. `replaced`: runners that have ended just now, and those that will be launched
+/// under their names. Returns whether commands could be looked for.
 async fn end_left(hub: &Arc<Hub>, replaced: &BTreeSet<String>, ends: &mut JoinSet<()>) -> bool {
     let (home, runners) = (hub.ops.home().dir.clone(), hub.ops.launched_runners());
     let found = tokio::task::spawn_blocking(move || LeftLaunch::all(&home)).await;
@@ -118,7 +124,7 @@ async fn run(hub: Arc<Hub>, launch: RunnerLaunch, mut not_needed: oneshot::Recei
     failpoint!("launch.before_command");
     let mut command = match start(&hub, &launch) {
         Ok(command) => command,
-        Err(problem) => return failed(&hub, &launch, problem),
+        Err(error) => return note_failed(&hub, &launch, &error),
     };
     failpoint!("launch.after_command");
     let ended = tokio::select! {
@@ -126,9 +132,10 @@ async fn run(hub: Arc<Hub>, launch: RunnerLaunch, mut not_needed: oneshot::Recei
         // Nothing is ever sent.
         _ = &mut not_needed => tokio::time::timeout(COMMAND_END_MAX, command.ended()).await.ok(),
     };
-    let program = &launch.launcher.argv[0];
+    let program = launch.launcher.argv[0].clone();
     let output = command.output();
-    let said = text::shortened(text::line(output.trim()).as_str(), PROBLEM_CHARS_MAX);
+    let said = text::line(output.trim());
+    let said = shorten::counted(&said, PROBLEM_CHARS_MAX);
     let said = if said.is_empty() {
         String::new()
     } else {
@@ -140,21 +147,18 @@ async fn run(hub: Arc<Hub>, launch: RunnerLaunch, mut not_needed: oneshot::Recei
             output,
             "the command of a launch has ended"
         ),
-        Some(Ok(Some(code))) => failed(
-            &hub,
-            &launch,
-            format!("{program} ended with exit code {code}{said}"),
-        ),
-        Some(Ok(None)) => failed(
-            &hub,
-            &launch,
-            format!("{program} was killed by a signal{said}"),
-        ),
-        Some(Err(error)) => failed(
-            &hub,
-            &launch,
-            format!("{program} cannot be watched: {error}"),
-        ),
+        Some(Ok(Some(code))) => {
+            let error = LaunchError::Exit {
+                program,
+                code,
+                said,
+            };
+            note_failed(&hub, &launch, &error);
+        }
+        Some(Ok(None)) => note_failed(&hub, &launch, &LaunchError::Killed { program, said }),
+        Some(Err(source)) => {
+            note_failed(&hub, &launch, &LaunchError::NotWatched { program, source });
+        }
         None => {
             tracing::warn!(
                 runner = launch.name,
@@ -166,7 +170,32 @@ async fn run(hub: Arc<Hub>, launch: RunnerLaunch, mut not_needed: oneshot::Recei
     }
 }
 
-fn failed(hub: &Hub, launch: &RunnerLaunch, problem: String) {
+/// Why the command of a launch has failed.
+#[derive(Debug, thiserror::Error)]
+enum LaunchError {
+    #[error("the hub does not listen, so no runner can join: set listen (adj doctor)")]
+    NotListening,
+    /// The token cannot be given to the command.
+    #[error("{0}")]
+    Input(String),
+    #[error("{program} is not on the hub's PATH")]
+    NotFound { program: String },
+    #[error("{}: {source}", program.display())]
+    NotStarted { program: PathBuf, source: io::Error },
+    #[error("{program} ended with exit code {code}{said}")]
+    Exit {
+        program: String,
+        code: i32,
+        said: String,
+    },
+    #[error("{program} was killed by a signal{said}")]
+    Killed { program: String, said: String },
+    #[error("{program} cannot be watched: {source}")]
+    NotWatched { program: String, source: io::Error },
+}
+
+fn note_failed(hub: &Hub, launch: &RunnerLaunch, error: &LaunchError) {
+    let problem = error.to_string();
     tracing::warn!(
         runner = launch.name,
         problem,
@@ -175,17 +204,21 @@ fn failed(hub: &Hub, launch: &RunnerLaunch, problem: String) {
     hub.ops.note_launch_failed(&launch.name, problem);
 }
 
-fn start(hub: &Hub, launch: &RunnerLaunch) -> Result<LaunchCommand, String> {
-    let Some(url) = hub.listening.announced_url() else {
-        return Err(
-            "the hub does not listen, so no runner can join: set listen (adj doctor)".to_owned(),
-        );
-    };
+fn start(hub: &Hub, launch: &RunnerLaunch) -> Result<LaunchCommand, LaunchError> {
+    let url = hub
+        .listening
+        .announced_url()
+        .ok_or(LaunchError::NotListening)?;
     let values = launch.values(&url);
-    let argv = launch.launcher.filled_argv(&values);
-    let input = launch.launcher.filled_input(&values, &launch.token)?;
+    let mut argv = launch.launcher.filled_argv(&values);
+    let input = launch
+        .launcher
+        .filled_input(&values, &launch.token)
+        .map_err(|problem| LaunchError::Input(problem.to_string()))?;
     let Some(program) = launch.launcher.program() else {
-        return Err(format!("{} is not on the hub's PATH", argv[0]));
+        return Err(LaunchError::NotFound {
+            program: argv.swap_remove(0),
+        });
     };
     LaunchCommand::start(
         &hub.ops.home().dir,
@@ -195,5 +228,5 @@ fn start(hub: &Hub, launch: &RunnerLaunch) -> Result<LaunchCommand, String> {
         launcher_env(),
         input.as_bytes(),
     )
-    .map_err(|error| format!("{}: {error}", program.display()))
+    .map_err(|source| LaunchError::NotStarted { program, source })
 }

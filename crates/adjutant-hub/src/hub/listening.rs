@@ -1,5 +1,6 @@
-//! Whether the hub listens for callers over HTTP: because it is configured, or because `adj serve --listen` or `adj ui` has asked for it.
-//! In the last two cases the address is kept in the home, so that callers and an open dashboard find the next hub, until this one is stopped.
+//! Whether the hub listens for callers over HTTP: because it is configured, or because `adj serve
+//! --listen` or `adj ui` has asked for it. In the last two cases the address is kept in the home,
+//! so that callers and an open dashboard find the next hub, until this one is stopped.
 
 use super::Hub;
 use super::calls::{Calls, on};
@@ -25,7 +26,7 @@ const ADDRESS_BYTES_MAX: u64 = 64;
 #[derive(Debug)]
 pub(super) struct Listening {
     /// The address, or why there is none. `None`: the hub does not listen.
-    state: Mutex<Option<Result<OpenAddress, String>>>,
+    state: Mutex<Option<Result<OpenAddress, Arc<ListenError>>>>,
     /// Held while the port is opened.
     opening: tokio::sync::Mutex<()>,
     opened: mpsc::Sender<HttpListener>,
@@ -46,15 +47,15 @@ impl Listening {
     }
 
     /// Returns the address, or why there is none. `None`: the hub does not listen.
-    pub(super) fn state(&self) -> Option<Result<OpenAddress, String>> {
+    pub(super) fn state(&self) -> Option<Result<OpenAddress, Arc<ListenError>>> {
         self.state
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
 
-    /// Returns the address for other machines: `public_url`, or that of the listener. If it listens on all addresses: with the name in its
-    /// certificate, or else that of the machine.
+    /// Returns the address for other machines: `public_url`, or that of the listener. If it listens
+    /// on all addresses: with the name in its certificate, or else that of the machine.
     pub(super) fn announced_url(&self) -> Option<String> {
         let opened = self.state().and_then(Result::ok)?;
         if let Some(public) = opened.public_url {
@@ -80,7 +81,8 @@ impl Listening {
         self.state().and_then(Result::ok)?.tls
     }
 
-    /// Removes the address of `adj ui` or `adj serve --listen`: the next hub listens only if it is configured.
+    /// Removes the address of `adj ui` or `adj serve --listen`: the next hub listens only if it is
+    /// configured.
     pub(super) fn forget(&self, home: &Home) {
         let path = home.dashboard_address();
         if let Err(error) = std::fs::remove_file(&path)
@@ -90,7 +92,7 @@ impl Listening {
         }
     }
 
-    fn set(&self, state: Result<OpenAddress, String>) {
+    fn set(&self, state: Result<OpenAddress, Arc<ListenError>>) {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner) = Some(state);
     }
 
@@ -127,6 +129,32 @@ impl Listening {
     }
 }
 
+/// Why the hub does not listen.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ListenError {
+    #[error(
+        "the configuration was invalid when this hub started, so it does not listen: correct it, then: adj stop"
+    )]
+    Configuration,
+    #[error("cannot listen on {address}: {source}")]
+    Port {
+        address: SocketAddr,
+        source: io::Error,
+    },
+}
+
+impl ListenError {
+    /// Returns what the person at a hub in the foreground can do.
+    pub(super) fn hint(&self) -> &'static str {
+        match self {
+            Self::Port { source, .. } if source.kind() == io::ErrorKind::AddrInUse => {
+                "; end what uses the port, or choose another with --listen"
+            }
+            Self::Port { .. } | Self::Configuration => "",
+        }
+    }
+}
+
 /// An address at which the hub listens.
 #[derive(Debug, Clone)]
 pub(super) struct OpenAddress {
@@ -148,13 +176,13 @@ impl OpenAddress {
     }
 }
 
-/// Opens the port when the hub starts, if one is configured or was asked for. A hub that was started by a command works
-/// without it; the problem is shown by `adj doctor`.
+/// Opens the port when the hub starts, if one is configured or was asked for. A hub that was
+/// started by a command works without it; the problem is shown by `adj doctor`.
 pub(super) async fn listen(
     hub: &Hub,
     option: Option<SocketAddr>,
     is_foreground: bool,
-) -> Result<(), String> {
+) -> Result<(), ListenError> {
     let config = hub.ops.config();
     let configured = option.or_else(|| config.as_ref().ok().and_then(|config| config.listen));
     let Some(address) = configured.or_else(|| requested_address(hub.ops.home())) else {
@@ -162,13 +190,13 @@ pub(super) async fn listen(
             && Config::may_listen(hub.ops.home())
         {
             // Where the error is shown, the configuration's problem is shown as well.
-            let problem = "the configuration was invalid when this hub started, so it does not listen: correct it, then: adj stop".to_owned();
+            let problem = ListenError::Configuration;
             tracing::error!(%problem, %error, "the hub works without HTTP");
-            hub.listening.set(Err(problem));
+            hub.listening.set(Err(Arc::new(problem)));
         }
         return Ok(());
     };
-    let error = match hub.listening.open(hub, address).await {
+    let source = match hub.listening.open(hub, address).await {
         Ok(opened) => {
             if option.is_some() {
                 keep(hub.ops.home(), &opened);
@@ -177,17 +205,12 @@ pub(super) async fn listen(
         }
         Err(error) => error,
     };
-    let problem = format!("cannot listen on {address}: {error}");
+    let problem = ListenError::Port { address, source };
     if is_foreground && configured.is_some() {
-        let hint = if error.kind() == io::ErrorKind::AddrInUse {
-            "; end what uses the port, or choose another with --listen"
-        } else {
-            ""
-        };
-        return Err(format!("{problem}{hint}"));
+        return Err(problem);
     }
     tracing::error!(%problem, "the hub works without HTTP");
-    hub.listening.set(Err(problem));
+    hub.listening.set(Err(Arc::new(problem)));
     Ok(())
 }
 
@@ -213,7 +236,7 @@ async fn open_dashboard(hub: &Hub, call: &OpenDashboard) -> Result<DashboardView
         .as_deref()
         .map(listen_address)
         .transpose()
-        .map_err(|problem| Denied::invalid("listen", problem))?;
+        .map_err(|problem| Denied::invalid("listen", problem.to_string()))?;
     let _turn = hub.listening.opening.lock().await;
     let url = match (hub.listening.state(), asked) {
         (Some(Ok(opened)), Some(asked)) if opened.address != asked => {
@@ -235,7 +258,7 @@ async fn open_dashboard(hub: &Hub, call: &OpenDashboard) -> Result<DashboardView
                     .map(|config| config.http.clone())
                     .unwrap_or_default();
                 http.settings(asked)
-                    .map_err(|problem| Denied::invalid("listen", problem))?;
+                    .map_err(|problem| Denied::invalid("listen", problem.to_string()))?;
             }
             let opened = open_free(hub, asked)
                 .await

@@ -1,8 +1,8 @@
 //! Moves the logs of ended attempts to the log store, several attempts at a time.
 
 use super::Hub;
+use crate::attempt_processes::attempt_over;
 use crate::ops::{AttemptId, AttemptToMove, NotMoved};
-use crate::process::watch;
 use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,8 @@ use tokio::time::Instant;
 /// How many attempts are moved at a time.
 pub(super) const MOVES_MAX: usize = 4;
 
-/// The pause after a failure of the log store. It is doubled with each further one, up to the maximum.
+/// The pause after a failure of the log store. It is doubled with each further one, up to the
+/// maximum.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 pub(super) const PAUSE_MAX: Duration = Duration::from_secs(5 * 60);
 
@@ -26,7 +27,8 @@ struct Pause {
 }
 
 impl Pause {
-    /// Begins a pause, unless one has begun: failures of concurrent moves have the same cause, so they do not lengthen it.
+    /// Begins a pause, unless one has begun: failures of concurrent moves have the same cause, so
+    /// they do not lengthen it.
     fn begin(&mut self) -> Option<Duration> {
         if self.until.is_some() {
             return None;
@@ -75,7 +77,8 @@ pub(super) async fn move_logs(hub: Arc<Hub>) {
                     pause.next = PAUSE;
                 }
                 Ok(Ok(Moved::No)) => {}
-                Ok(Err(problem)) => {
+                Ok(Err(error)) => {
+                    let problem = error.to_string();
                     hub.ops.set_log_store_problem(Some(problem.clone()));
                     if let Some(begun) = pause.begin() {
                         tracing::warn!(problem, again_in_s = begun.as_secs(), "logs cannot be moved to the log store");
@@ -96,16 +99,16 @@ enum Moved {
 }
 
 /// Moves the logs of an attempt. Fails if another try can succeed.
-async fn move_taken(hub: Arc<Hub>, taken: AttemptToMove) -> Result<Moved, String> {
+async fn move_taken(hub: Arc<Hub>, taken: AttemptToMove) -> Result<Moved, NotMoved> {
     match move_ended(&hub, taken.id).await {
         Ok(moved) => Ok(moved),
         Err(NotMoved::Files(problem)) => {
             tracing::warn!(attempt = %taken.id, problem, "its logs stay here until the hub starts again");
             Ok(Moved::No)
         }
-        Err(NotMoved::Unavailable(problem)) => {
+        Err(error @ NotMoved::Unavailable(_)) => {
             hub.ops.note_complete_logs(taken.id);
-            Err(problem)
+            Err(error)
         }
     }
 }
@@ -115,7 +118,7 @@ async fn move_ended(hub: &Hub, id: AttemptId) -> Result<Moved, NotMoved> {
     if !hub.ops.has_ended_logs(id).await? {
         return Ok(Moved::No);
     }
-    match tokio::time::timeout(EXIT_MAX, watch::attempt_over(&hub.ops.attempt_dir(id))).await {
+    match tokio::time::timeout(EXIT_MAX, attempt_over(&hub.ops.attempt_dir(id))).await {
         Ok(over) => over?,
         Err(_) => return Err(NotMoved::Files("its supervisor has not exited".to_owned())),
     }

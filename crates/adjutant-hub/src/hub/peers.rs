@@ -1,11 +1,12 @@
-//! Follows chats of peers, and sends the posts to them. Each followed chat has one task that receives and one that sends, so that
-//! a slow peer delays no other. All that matters is in the store: a task can be cut off at any point.
+//! Follows chats of peers, and sends the posts to them. Each followed chat has one task that
+//! receives and one that sends, so that a slow peer delays no other. All that matters is in the
+//! store: a task can be cut off at any point.
 
 use super::Hub;
 use super::calls::{Calls, on};
-use crate::link::peer::WAIT_MS_MAX;
 use crate::ops::{FollowStep, OpError, SendStep};
 use crate::peer::{PeerError, PeerHub};
+use crate::protocol::peer::WAIT_MS_MAX;
 use crate::store::{Subscription, Topic};
 use crate::view::{
     AddPeer, BlockPeer, FollowChat, GetPeer, InvitePeer, ListPeers, RemovePeer, ShareChat,
@@ -125,7 +126,7 @@ async fn receive(hub: Arc<Hub>, chat: ChatId) {
                 };
                 match step {
                     Ok(Ok(step @ (FollowStep::Continued | FollowStep::Nothing))) => {
-                        if hub.ops.links.set(chat, None) {
+                        if hub.ops.followed.set(chat, None) {
                             // The peer is reachable again.
                             hub.ops.store().wake_ups().notify([&Topic::Outgoing(chat)]);
                         }
@@ -141,7 +142,7 @@ async fn receive(hub: Arc<Hub>, chat: ChatId) {
                         }
                     }
                     Ok(Ok(FollowStep::Ended)) => {
-                        hub.ops.links.set(chat, None);
+                        hub.ops.followed.set(chat, None);
                         return;
                     }
                     Ok(Err(error)) => break Some(error.to_string()),
@@ -152,7 +153,7 @@ async fn receive(hub: Arc<Hub>, chat: ChatId) {
         };
         let Some(problem) = problem else { continue };
         tracing::debug!(chat = chat.0, problem, "a followed chat waits");
-        hub.ops.links.set(chat, Some(problem));
+        hub.ops.followed.set(chat, Some(problem));
         wait_ms = 0;
         if pause(retry.next(), &changes).await {
             retry = Retry(RETRY_MIN);

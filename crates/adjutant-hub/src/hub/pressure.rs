@@ -1,4 +1,5 @@
-//! Watches the load of the machine: the kernel reports when tasks wait for memory, and supervisors state what their runs use.
+//! Watches the load of the machine: the kernel reports when tasks wait for memory, and supervisors
+//! state what their runs use.
 
 use super::Hub;
 use crate::process::pressure::{self, MemoryTrigger};
@@ -11,7 +12,8 @@ use std::time::Duration;
 /// The delay before retrying to record an action about the load.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
-/// Pauses and resumes runs as the load of the machine requires, and lets starts continue that waited for it.
+/// Pauses and resumes runs as the load of the machine requires, and lets starts continue that
+/// waited for it.
 pub(super) async fn watch(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Load]);
     let mut trigger = MemoryTrigger::register()

@@ -1,45 +1,52 @@
-//! A standby hub: it shares its store with the leader, waits for leadership, and passes the calls on its socket to the leader.
+//! A standby hub: it shares its store with the leader, waits for leadership, and passes the calls
+//! on its socket to the leader.
 //!
 //! ```text
 //!  standby ── leadership won ──> leader ── leadership lost ──> standby
 //! ```
 //! A call waits while there is no leader. It is repeated with its key if the leader dies.
 
-use super::auth::{Connection, authenticate_outside};
+use super::auth::{CallerConnection, authenticate_outside};
 use super::calls::{bad, failed, reply};
+use super::capacity::{Capacity, TooFewDescriptors};
 use super::connections::Connections;
+use super::ending::{CALLS_END_MAX, EndSignals};
+use super::error::{HubError, NotBegun};
 use super::home::Socket;
+use super::options::Options;
+use super::ready::report_ready;
 use super::router::{self, add_version, manage, read_body};
-use super::{
-    ANNOUNCE_AGAIN, CALLS_END_MAX, EndSignals, Hub, LEADERSHIP_TIMEOUT, NotBegun, Options, Room,
-    report_ready, standby_logs,
-};
-use crate::client::{VERSION, encode_name, is_older, random_hex, wait_of, with_shortened_wait};
+use super::{Hub, standby_logs};
 use crate::config::{Config, Home, LogStoreAddress, PostgresAddress};
-use crate::link::{HUB_TOKEN, PASSED, headers};
+use crate::hub_client::{VERSION, encode_name, is_older, random_hex, wait_of, with_shortened_wait};
 use crate::objects::Objects;
 use crate::ops::{token_hash, try_objects};
 use crate::process::{Lock, hygiene};
+use crate::protocol::{HUB_TOKEN, PASSED, headers};
 use crate::remote::{self, HubAddress, Trust};
 use crate::store::{ConfirmedNote, Lead, LeaderAddress, LeaderStatus, StoreError, stand_by};
 use crate::view::{
     Call, CheckLogStore, ErrorView, GetHub, GetRun, HandOver, HubView, LeaderView, LogStoreCheck,
     StopHub, codes,
 };
-use adjutant_core::{Fingerprint, Principal, RunId, Time};
+use adjutant_core::{Denied, Fingerprint, Principal, RunId, Time};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{ConnectInfo, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::Instant;
 
-/// How long a call waits for the leader, in addition to its own wait. Shorter than a client waits for a reply.
+/// How long a call waits for the leader, in addition to its own wait. Shorter than a client waits
+/// for a reply.
 const LEADER_WAIT_MAX: Duration = Duration::from_secs(12);
 /// How long the leader may take to reply, in addition to the wait that a call requests.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(12);
@@ -47,6 +54,13 @@ const REPLY_TIMEOUT: Duration = Duration::from_secs(12);
 const STATE_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long replies of the former leader are still passed on after this hub has become the leader.
 const LAST_REPLIES_MAX: Duration = Duration::from_millis(20);
+/// How long a hub that shares its store waits for leadership before it serves callers as a standby
+/// hub.
+const LEADERSHIP_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long the leader waits until it announces its address again.
+const ANNOUNCE_AGAIN: Duration = Duration::from_millis(500);
+/// The interval at which a hub that stays when idle reads the configuration.
+const STAYS_FOR: Duration = Duration::from_secs(60 * 60);
 /// The pause before a call is repeated.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -77,110 +91,170 @@ impl Standby {
     }
 }
 
-/// Waits until this hub is the leader. Meanwhile it serves the socket, unless it becomes the leader at once. `None`: it was asked to end.
-pub(super) async fn until_lead(
-    home: &Home,
-    (address, note): (&PostgresAddress, &Arc<ConfirmedNote>),
-    log_store: Option<LogStoreAddress>,
-    options: &Options,
-    lock: &Lock,
-    signals: &mut EndSignals,
-) -> Result<Option<Arc<Lead>>, String> {
-    let name = rustix::system::uname()
-        .nodename()
-        .to_string_lossy()
-        .into_owned();
-    let token = random_hex::<32>();
-    let (seen, mut won) =
-        stand_by(note, address, &name, &token_hash(&token)).map_err(|error| error.to_string())?;
-    let lead_of = |won: Result<Result<Arc<Lead>, StoreError>, _>| match won {
-        Ok(Ok(lead)) => Ok(Some(lead)),
-        Ok(Err(error)) => Err(error.to_string()),
-        Err(_) => Err("the thread that waits for leadership has ended".to_owned()),
-    };
-    if let Ok(won) = tokio::time::timeout(LEADERSHIP_TIMEOUT, &mut won).await {
-        return lead_of(won);
-    }
-    let standby = Arc::new(Standby {
-        home: home.clone(),
-        version: options
-            .as_version
-            .clone()
-            .unwrap_or_else(|| VERSION.to_owned()),
-        started_at: crate::clock::now(),
-        address: address.clone(),
-        log_store: log_store.clone(),
-        connections: Arc::new(Connections::new(
-            Room::of(hygiene::descriptors_max())?.connections_max,
-        )),
-        token,
-        seen,
-        remote: Mutex::default(),
-        stop: Notify::new(),
-        must_end: AtomicBool::new(false),
-        leads: watch::Sender::new(false),
-    });
-    let (mut socket, listener, renewed) =
-        Socket::bind(home).map_err(|error| format!("{}: {error}", home.socket().display()))?;
-    let closing = Arc::new(Notify::new());
-    let service = Router::new()
-        .fallback(pass)
-        .with_state(Arc::clone(&standby));
-    let mut server = Box::pin(router::serve_with(
-        service,
-        Arc::clone(&standby.connections),
-        listener,
-        renewed,
-        Arc::clone(&closing),
-    ));
-    let why = match &*standby.seen.borrow() {
-        LeaderStatus::Unreachable(problem) => format!("PostgreSQL cannot be used ({problem})"),
-        LeaderStatus::NoLeader => "it waits for the lock of the store".to_owned(),
-        LeaderStatus::Leader(_) | LeaderStatus::Unshared(_) => {
-            "another hub is the leader".to_owned()
+/// A hub that shares its store and is not the leader yet.
+pub(super) struct Candidate<'a> {
+    pub(super) home: &'a Home,
+    pub(super) lock: &'a Lock,
+    pub(super) address: &'a PostgresAddress,
+    pub(super) note: &'a Arc<ConfirmedNote>,
+    pub(super) log_store: Option<&'a LogStoreAddress>,
+    pub(super) options: &'a Options,
+}
+
+/// The wait of this hub for leadership.
+struct Election {
+    token: String,
+    seen: watch::Receiver<LeaderStatus>,
+    won: oneshot::Receiver<Result<Arc<Lead>, StoreError>>,
+}
+
+impl Election {
+    async fn won(&mut self) -> Result<Arc<Lead>, HubError> {
+        match (&mut self.won).await {
+            Ok(won) => Ok(won?),
+            Err(_) => Err(HubError::ElectionEnded),
         }
-    };
-    tracing::info!(home = %home.dir.display(), store = %address, why, "this hub is on standby");
-    if options.foreground {
-        eprint_line(&format!(
-            "on standby for {} (pid {}): {why}; Ctrl-C ends this one",
-            home.dir.display(),
-            std::process::id()
-        ));
     }
-    report_ready("ready");
-    let ended = tokio::select! {
-        won = &mut won => lead_of(won),
-        ended = &mut server => match ended {
-            Ok(()) => Ok(None),
-            Err(error) => Err(format!("the socket failed: {error}")),
-        },
-        () = standby.stop.notified() => Ok(None),
-        _ = signals.received() => Ok(None),
-        () = idle(&standby, options) => Ok(None),
-        _ = super::home::watch(home, lock, &mut socket) => Ok(None),
-        () = standby.connections.close_silent() => Ok(None),
-        () = standby_logs::move_left(home, log_store, |run| standby.is_known(run)) => Ok(None),
-    };
-    socket.remove();
-    standby.leads.send_replace(matches!(ended, Ok(Some(_))));
-    closing.notify_one();
-    // After a change of the leader, no other hub can still answer.
-    let calls_end_max = if matches!(ended, Ok(Some(_))) {
-        LAST_REPLIES_MAX
-    } else {
-        CALLS_END_MAX
-    };
-    if tokio::time::timeout(calls_end_max, server).await.is_err() {
-        tracing::debug!("calls were cut off; their callers repeat them");
-    }
-    // Signals that arrive from now on are handled by the leader.
-    match ended {
-        Ok(Some(lead)) if standby.must_end.load(Ordering::SeqCst) => {
-            lead.end();
-            Ok(None)
+}
+
+impl Candidate<'_> {
+    /// Waits until this hub is the leader. Meanwhile it serves the socket, unless it becomes the
+    /// leader at once. `None`: it was asked to end.
+    pub(super) async fn until_lead(
+        self,
+        signals: &mut EndSignals,
+    ) -> Result<Option<Arc<Lead>>, HubError> {
+        let mut election = self.enter()?;
+        if let Ok(won) = tokio::time::timeout(LEADERSHIP_TIMEOUT, election.won()).await {
+            return won.map(Some);
         }
-        ended => ended,
+        let standby = Arc::new(self.standby(&election)?);
+        let mut sockets = StandbySocket::open(&standby)?;
+        self.report_standby(&standby);
+        let ended = tokio::select! {
+            won = election.won() => won.map(Some),
+            ended = &mut sockets.server => match ended {
+                Ok(()) => Ok(None),
+                Err(error) => Err(HubError::Socket(error)),
+            },
+            () = standby.stop.notified() => Ok(None),
+            _ = signals.received() => Ok(None),
+            () = idle(&standby, self.options) => Ok(None),
+            _ = super::home::watch(self.home, self.lock, &mut sockets.socket) => Ok(None),
+            () = standby.connections.close_silent() => Ok(None),
+            () = standby_logs::move_left(self.home, self.log_store, |run| standby.is_known(run)) => Ok(None),
+        };
+        let is_won = matches!(ended, Ok(Some(_)));
+        sockets.close(&standby, is_won).await;
+        // Signals that arrive from now on are handled by the leader.
+        match ended {
+            Ok(Some(lead)) if standby.must_end.load(Ordering::SeqCst) => {
+                lead.end();
+                Ok(None)
+            }
+            ended => ended,
+        }
+    }
+
+    fn enter(&self) -> Result<Election, HubError> {
+        let name = rustix::system::uname()
+            .nodename()
+            .to_string_lossy()
+            .into_owned();
+        let token = random_hex::<32>();
+        let (seen, won) =
+            stand_by(self.note, self.address, &name, &token_hash(&token)).map_err(HubError::Io)?;
+        Ok(Election { token, seen, won })
+    }
+
+    fn standby(&self, election: &Election) -> Result<Standby, TooFewDescriptors> {
+        let capacity = Capacity::of(hygiene::descriptors_max())?;
+        Ok(Standby {
+            home: self.home.clone(),
+            version: self
+                .options
+                .as_version
+                .clone()
+                .unwrap_or_else(|| VERSION.to_owned()),
+            started_at: crate::clock::now(),
+            address: self.address.clone(),
+            log_store: self.log_store.cloned(),
+            connections: Arc::new(Connections::new(capacity.connections_max)),
+            token: election.token.clone(),
+            seen: election.seen.clone(),
+            remote: Mutex::default(),
+            stop: Notify::new(),
+            must_end: AtomicBool::new(false),
+            leads: watch::Sender::new(false),
+        })
+    }
+
+    fn report_standby(&self, standby: &Standby) {
+        let why = match &*standby.seen.borrow() {
+            LeaderStatus::Unreachable(problem) => format!("PostgreSQL cannot be used ({problem})"),
+            LeaderStatus::NoLeader => "it waits for the lock of the store".to_owned(),
+            LeaderStatus::Leader(_) | LeaderStatus::Unshared(_) => {
+                "another hub is the leader".to_owned()
+            }
+        };
+        let home = self.home.dir.display();
+        tracing::info!(%home, store = %self.address, why, "this hub is on standby");
+        if self.options.foreground {
+            eprint_line(&format!(
+                "on standby for {home} (pid {}): {why}; Ctrl-C ends this one",
+                std::process::id()
+            ));
+        }
+        report_ready("ready");
+    }
+}
+
+/// The socket of a standby hub, with the task that serves it.
+struct StandbySocket {
+    socket: Socket,
+    closing: Arc<Notify>,
+    server: BoxFuture<'static, io::Result<()>>,
+}
+
+impl StandbySocket {
+    fn open(standby: &Arc<Standby>) -> Result<Self, HubError> {
+        let path = standby.home.socket();
+        let (socket, listener, renewed) =
+            Socket::bind(&standby.home).map_err(|source| HubError::File { path, source })?;
+        let closing = Arc::new(Notify::new());
+        let service = Router::new().fallback(pass).with_state(Arc::clone(standby));
+        let server = router::serve_with(
+            service,
+            Arc::clone(&standby.connections),
+            listener,
+            renewed,
+            Arc::clone(&closing),
+        );
+        Ok(Self {
+            socket,
+            closing,
+            // It may have ended when this hub waits for its end.
+            server: server.fuse().boxed(),
+        })
+    }
+
+    /// Accepts no further calls and waits for those in progress, for a limited time.
+    async fn close(self, standby: &Standby, is_won: bool) {
+        self.socket.remove();
+        standby.leads.send_replace(is_won);
+        self.closing.notify_one();
+        // After a change of the leader, no other hub can still answer.
+        let calls_end_max = if is_won {
+            LAST_REPLIES_MAX
+        } else {
+            CALLS_END_MAX
+        };
+        if tokio::time::timeout(calls_end_max, self.server)
+            .await
+            .is_err()
+        {
+            tracing::debug!("calls were cut off; their callers repeat them");
+        }
     }
 }
 
@@ -191,14 +265,15 @@ fn eprint_line(line: &str) {
     }
 }
 
-/// Returns when this hub has been idle for the configured time. A hub that listens never exits when idle: it may become the leader.
+/// Returns when this hub has been idle for the configured time. A hub that listens never exits when
+/// idle: it may become the leader.
 async fn idle(standby: &Standby, options: &Options) {
     loop {
         let config = Config::load(&standby.home).ok();
         let limit = config
             .filter(|config| config.listen.is_none() && options.listen.is_none())
             .and_then(|config| config.idle_exit_ms);
-        let nap = limit.map_or(super::RUNS_END_MAX * 1_200, |ms| {
+        let nap = limit.map_or(STAYS_FOR, |ms| {
             Duration::from_millis(u64::try_from(ms).unwrap_or(0))
         });
         tokio::select! {
@@ -211,7 +286,8 @@ async fn idle(standby: &Standby, options: &Options) {
     }
 }
 
-/// Refuses leadership while attempts exist that another hub started on its own machine: only that hub knows whether they still work.
+/// Refuses leadership while attempts exist that another hub started on its own machine: only that
+/// hub knows whether they still work.
 pub(super) fn check_local_attempts(hub: &Hub) -> Result<(), NotBegun> {
     let local = hub.ops.live_attempts()?;
     match local
@@ -219,10 +295,7 @@ pub(super) fn check_local_attempts(hub: &Hub) -> Result<(), NotBegun> {
         .find(|id| !hub.ops.attempt_dir(*id).0.exists())
     {
         None => Ok(()),
-        Some(id) => Err(NotBegun::Refused(format!(
-            "run {} was started by a hub in another home, without store_shared: start that hub without store_shared until its runs have ended",
-            id.run
-        ))),
+        Some(id) => Err(NotBegun::Refused(HubError::LocalAttempt { run: id.run })),
     }
 }
 
@@ -254,7 +327,7 @@ pub(super) async fn announce(hub: Arc<Hub>, lead: Arc<Lead>) {
 
 async fn pass(
     State(standby): State<Arc<Standby>>,
-    ConnectInfo(connection): ConnectInfo<Connection>,
+    ConnectInfo(connection): ConnectInfo<CallerConnection>,
     request: Request,
 ) -> Response {
     let _answering = connection.line().call();
@@ -324,19 +397,13 @@ async fn answer(
 
 /// Returns the state of this hub, with the counts of the leader if it replies in time.
 async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView {
-    let path = format!("/api/v1/{}", GetHub::NAME);
-    let body = Bytes::from_static(b"{}");
-    let replied =
-        tokio::time::timeout(STATE_TIMEOUT, standby.pass_on(who, &path, given, &body)).await;
-    let led = match replied {
-        Ok(Ok(response)) if response.status().is_success() => {
-            let bytes = axum::body::to_bytes(response.into_body(), router::BODY_BYTES_MAX)
-                .await
-                .unwrap_or_default();
-            serde_json::from_slice::<HubView>(&bytes).ok()
-        }
-        _ => None,
-    };
+    let led = state_of_leader(standby, who, given)
+        .await
+        .unwrap_or_else(|| HubView {
+            sqlite_version: crate::store::sqlite_version().to_owned(),
+            store: "PostgreSQL".to_owned(),
+            ..HubView::default()
+        });
     let (mut problems, mut store_problem) = (Vec::new(), None);
     let leader = match &*standby.seen.borrow() {
         LeaderStatus::Leader(leader) => {
@@ -362,27 +429,6 @@ async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView
             None
         }
     };
-    let led = led.unwrap_or_else(|| HubView {
-        version: String::new(),
-        pid: 0,
-        home: String::new(),
-        started_at: String::new(),
-        live_runs: 0,
-        queued_runs: 0,
-        live_runs_max: 0,
-        pending_requests: 0,
-        sqlite_version: crate::store::sqlite_version().to_owned(),
-        store: "PostgreSQL".to_owned(),
-        problems: Vec::new(),
-        clock: None,
-        url: None,
-        remote_url: None,
-        fingerprint: None,
-        webhooks: Vec::new(),
-        leader: None,
-        set_back: None,
-        store_problem: None,
-    });
     problems.extend(led.problems);
     HubView {
         version: standby.version.clone(),
@@ -400,6 +446,23 @@ async fn state(standby: &Standby, who: &Principal, given: &HeaderMap) -> HubView
     }
 }
 
+/// Returns the state of the leader. `None`: it has not replied in time.
+async fn state_of_leader(standby: &Standby, who: &Principal, given: &HeaderMap) -> Option<HubView> {
+    let path = format!("/api/v1/{}", GetHub::NAME);
+    let body = Bytes::from_static(b"{}");
+    let replied =
+        tokio::time::timeout(STATE_TIMEOUT, standby.pass_on(who, &path, given, &body)).await;
+    match replied {
+        Ok(Ok(response)) if response.status().is_success() => {
+            let bytes = axum::body::to_bytes(response.into_body(), router::BODY_BYTES_MAX)
+                .await
+                .unwrap_or_default();
+            serde_json::from_slice::<HubView>(&bytes).ok()
+        }
+        _ => None,
+    }
+}
+
 /// Checks the log store of this hub, which moves what it has received.
 async fn log_store_check(address: Option<&LogStoreAddress>) -> LogStoreCheck {
     let Some(address) = address.cloned() else {
@@ -407,13 +470,16 @@ async fn log_store_check(address: Option<&LogStoreAddress>) -> LogStoreCheck {
     };
     let shown = address.to_string();
     let tried = match tokio::task::spawn_blocking(move || Objects::open(&address)).await {
-        Ok(Ok(objects)) => try_objects(&objects).await,
-        Ok(Err(problem)) => Err(problem),
-        Err(error) => Err(error.to_string()),
+        Ok(Ok(objects)) => try_objects(&objects)
+            .await
+            .err()
+            .map(|error| error.to_string()),
+        Ok(Err(problem)) => Some(problem.to_string()),
+        Err(error) => Some(error.to_string()),
     };
     LogStoreCheck {
         address: Some(shown),
-        problem: tried.err(),
+        problem: tried,
     }
 }
 
@@ -456,14 +522,26 @@ fn unshared(name: &str) -> ErrorView {
     )
 }
 
+/// Why it is unknown whether a run exists.
+#[derive(Debug, thiserror::Error)]
+enum LookupError {
+    #[error(transparent)]
+    Call(#[from] serde_json::Error),
+    #[error("{0}")]
+    NotPassed(String),
+    #[error(transparent)]
+    Reply(#[from] axum::Error),
+    #[error("the leader cannot say whether run {run} exists ({status})")]
+    Unknown { run: RunId, status: StatusCode },
+}
+
 impl Standby {
     /// Asks the leader whether a run exists.
-    async fn is_known(&self, run: RunId) -> Result<bool, String> {
+    async fn is_known(&self, run: RunId) -> Result<bool, LookupError> {
         let body = serde_json::to_vec(&GetRun {
             run: run.to_string(),
             ..GetRun::default()
-        })
-        .map_err(|error| error.to_string())?;
+        })?;
         let path = format!("/api/v1/{}", GetRun::NAME);
         let replied = self
             .pass_on(
@@ -473,25 +551,22 @@ impl Standby {
                 &Bytes::from(body),
             )
             .await
-            .map_err(|error| error.message)?;
+            .map_err(|error| LookupError::NotPassed(error.message))?;
         let status = replied.status();
         if status.is_success() {
             return Ok(true);
         }
-        // A proxy and a hub that does not share the store also reply with this status, but not with this code in the format of calls.
+        // A proxy and a hub that does not share the store also reply with this status, but not with
+        // this code in the format of calls.
         let is_problem = replied
             .headers()
             .get(CONTENT_TYPE)
             .is_some_and(|kind| kind.as_bytes().starts_with(b"application/problem"));
-        let body = axum::body::to_bytes(replied.into_body(), router::BODY_BYTES_MAX)
-            .await
-            .map_err(|error| error.to_string())?;
+        let body = axum::body::to_bytes(replied.into_body(), router::BODY_BYTES_MAX).await?;
         if status == StatusCode::NOT_FOUND && !is_problem && code_of(&body) == codes::NOT_FOUND {
             return Ok(false);
         }
-        Err(format!(
-            "the leader cannot say whether run {run} exists ({status})"
-        ))
+        Err(LookupError::Unknown { run, status })
     }
 
     /// Passes a call to the leader, and repeats it until it was answered or this hub is the leader.
@@ -544,27 +619,21 @@ impl Standby {
             let limit = wait_of(&body) + REPLY_TIMEOUT;
             let replied = match self.connections_to(&leader) {
                 Ok(remote) => tokio::select! {
-                    replied = remote.post(&path, &sent, body, limit) => replied,
-                    () = other_leader(&mut seen, &leader) => Err("another hub is the leader".to_owned()),
+                    replied = remote.post(&path, &sent, body, limit) => {
+                        replied.map_err(|problem| NotAnswered::Failed(problem.to_string()))
+                    }
+                    // A leader that is suspended or cut off keeps its connections open and never
+                    // replies.
+                    () = other_leader(&mut seen, &leader) => Err(NotAnswered::OtherLeader),
                 },
                 Err(problem) => Err(problem),
             };
-            let problem = match replied {
-                Ok(reply)
-                    if reply.status == StatusCode::SERVICE_UNAVAILABLE
-                        && code_of(&reply.body) == codes::CLOSING =>
-                {
-                    "it ends".to_owned()
-                }
-                // It learns of the token of this hub from the store.
-                Ok(reply) if reply.status == StatusCode::UNAUTHORIZED => {
-                    "it does not know this hub".to_owned()
-                }
+            let problem = match replied.and_then(answered) {
                 Ok(reply) => return Ok(response(reply)),
                 Err(problem) => problem,
             };
             is_repeated = true;
-            tracing::debug!(path, problem, "a call is passed on again");
+            tracing::debug!(path, %problem, "a call is passed on again");
             if Instant::now() >= until {
                 return Err(refusal(
                     format!("the hub on {} cannot be reached: {problem}", leader.name),
@@ -596,21 +665,53 @@ impl Standby {
         }
     }
 
-    fn connections_to(&self, leader: &LeaderAddress) -> Result<Arc<remote::Connections>, String> {
+    fn connections_to(
+        &self,
+        leader: &LeaderAddress,
+    ) -> Result<Arc<remote::Connections>, NotAnswered> {
         let mut kept = self.remote.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, connections)) = kept.as_ref().filter(|(of, _)| of == leader) {
             return Ok(Arc::clone(connections));
         }
-        let address: HubAddress = leader.url.as_deref().unwrap_or_default().parse()?;
+        let url = leader.url.as_deref().unwrap_or_default();
+        let address = url
+            .parse::<HubAddress>()
+            .map_err(|problem| NotAnswered::Failed(problem.to_string()))?;
         let trust = match &leader.fingerprint {
-            Some(fingerprint) => Trust::Fingerprints(vec![
-                Fingerprint::parse(fingerprint).map_err(|error| error.to_string())?,
-            ]),
+            Some(fingerprint) => Trust::Fingerprints(vec![Fingerprint::parse(fingerprint)?]),
             None => Trust::Installed,
         };
         let connections = Arc::new(remote::Connections::new(address, trust));
         *kept = Some((leader.clone(), Arc::clone(&connections)));
         Ok(connections)
+    }
+}
+
+/// Why a call that was passed on is repeated.
+#[derive(Debug, thiserror::Error)]
+enum NotAnswered {
+    #[error("{0}")]
+    Failed(String),
+    #[error("another hub is the leader")]
+    OtherLeader,
+    #[error("it ends")]
+    Ending,
+    #[error("it does not know this hub")]
+    UnknownHub,
+    #[error(transparent)]
+    Fingerprint(#[from] Denied),
+}
+
+/// Returns the reply that the caller gets. An error: the leader has done nothing, or cannot tell.
+/// The repeated call has its key, and takes effect once.
+fn answered(reply: remote::HubReply) -> Result<remote::HubReply, NotAnswered> {
+    match reply.status {
+        StatusCode::SERVICE_UNAVAILABLE if code_of(&reply.body) == codes::CLOSING => {
+            Err(NotAnswered::Ending)
+        }
+        // It learns of the token of this hub from the store.
+        StatusCode::UNAUTHORIZED => Err(NotAnswered::UnknownHub),
+        _ => Ok(reply),
     }
 }
 
@@ -633,8 +734,8 @@ fn code_of(body: &[u8]) -> String {
 }
 
 /// Returns a reply of the leader as that of this one.
-fn response(reply: remote::Reply) -> Response {
-    let remote::Reply {
+fn response(reply: remote::HubReply) -> Response {
+    let remote::HubReply {
         status,
         headers: given,
         body,
@@ -652,4 +753,31 @@ fn response(reply: remote::Reply) -> Response {
         }
     }
     response
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns why the call is repeated.
+    fn problem(status: StatusCode, code: &str) -> Option<String> {
+        let reply = remote::HubReply {
+            status,
+            headers: HeaderMap::new(),
+            body: format!("{{\"code\":{code:?}}}").into(),
+        };
+        answered(reply).err().map(|problem| problem.to_string())
+    }
+
+    #[test]
+    fn call_is_repeated_if_the_leader_ends_or_does_not_know_this_hub() {
+        let busy = StatusCode::SERVICE_UNAVAILABLE;
+        assert_eq!(problem(busy, codes::CLOSING).as_deref(), Some("it ends"));
+        assert_eq!(problem(busy, codes::STORAGE), None, "it has answered");
+        assert_eq!(
+            problem(StatusCode::UNAUTHORIZED, codes::NOT_ALLOWED).as_deref(),
+            Some("it does not know this hub")
+        );
+        assert_eq!(problem(StatusCode::FORBIDDEN, codes::NOT_ALLOWED), None);
+    }
 }

@@ -9,20 +9,40 @@ use crate::ops::{
 };
 use adjutant_core::RunId;
 use futures::StreamExt;
+use std::error::Error;
+use std::io;
+use tokio::task::JoinError;
 
-/// Moves the logs in a home, with as many tries as it takes. Never returns. `is_known`: asks the leader whether a run exists.
-pub(super) async fn move_left<F>(
+/// Why logs could not be moved yet. A retry can succeed.
+#[derive(Debug, thiserror::Error)]
+enum NotYetMoved<E> {
+    #[error(transparent)]
+    Files(#[from] io::Error),
+    #[error(transparent)]
+    Task(#[from] JoinError),
+    /// It is unknown whether the run exists.
+    #[error(transparent)]
+    Leader(E),
+    /// The log store cannot be used.
+    #[error("{0}")]
+    LogStore(String),
+}
+
+/// Moves the logs in a home, with as many tries as it takes. Never returns. `is_known`: asks the
+/// leader whether a run exists.
+pub(super) async fn move_left<F, E>(
     home: &Home,
-    address: Option<LogStoreAddress>,
+    address: Option<&LogStoreAddress>,
     is_known: impl Fn(RunId) -> F,
 ) where
-    F: Future<Output = Result<bool, String>>,
+    F: Future<Output = Result<bool, E>>,
+    E: Error + 'static,
 {
     if let Some(address) = address {
         let mut pause = PAUSE;
-        while let Err(problem) = move_all(home, &address, &is_known).await {
+        while let Err(problem) = move_all(home, address, &is_known).await {
             tracing::warn!(
-                problem,
+                %problem,
                 again_in_s = pause.as_secs(),
                 "logs that this hub has received cannot be moved to the log store yet"
             );
@@ -33,31 +53,28 @@ pub(super) async fn move_left<F>(
     std::future::pending().await
 }
 
-async fn move_all<F>(
+async fn move_all<F, E>(
     home: &Home,
     address: &LogStoreAddress,
     is_known: &impl Fn(RunId) -> F,
-) -> Result<(), String>
+) -> Result<(), NotYetMoved<E>>
 where
-    F: Future<Output = Result<bool, String>>,
+    F: Future<Output = Result<bool, E>>,
+    E: Error + 'static,
 {
     let (listed, opened) = (home.clone(), address.clone());
-    let found = tokio::task::spawn_blocking(move || {
-        let left = attempts_with_logs(&listed).map_err(|error| error.to_string())?;
-        if left.is_empty() {
-            Ok(None)
-        } else {
-            Objects::open(&opened).map(|objects| Some((left, objects)))
-        }
-    });
-    let Some((left, objects)) = found.await.map_err(|error| error.to_string())?? else {
+    let left = tokio::task::spawn_blocking(move || attempts_with_logs(&listed)).await??;
+    if left.is_empty() {
         return Ok(());
-    };
+    }
+    let objects = tokio::task::spawn_blocking(move || Objects::open(&opened))
+        .await?
+        .map_err(|problem| NotYetMoved::LogStore(problem.to_string()))?;
     let moves = left
         .into_iter()
         .map(|id| move_one(home, &objects, id, is_known));
     // The failure of one does not keep the others here.
-    let moved: Vec<Result<(), String>> = futures::stream::iter(moves)
+    let moved: Vec<Result<(), NotYetMoved<E>>> = futures::stream::iter(moves)
         .buffer_unordered(MOVES_MAX)
         .collect()
         .await;
@@ -65,14 +82,15 @@ where
 }
 
 /// Moves the logs of one attempt if they are complete. Others arrive at the leader.
-async fn move_one<F>(
+async fn move_one<F, E>(
     home: &Home,
     objects: &Objects,
     id: AttemptId,
     is_known: &impl Fn(RunId) -> F,
-) -> Result<(), String>
+) -> Result<(), NotYetMoved<E>>
 where
-    F: Future<Output = Result<bool, String>>,
+    F: Future<Output = Result<bool, E>>,
+    E: Error + 'static,
 {
     let logs = AttemptLogs {
         home: home.dir.clone(),
@@ -80,29 +98,35 @@ where
         attempt: id.n.0,
     };
     let looked_at = logs.clone();
-    let are_kept = tokio::task::spawn_blocking(move || looked_at.are_kept())
-        .await
-        .map_err(|error| error.to_string())?;
-    if !are_kept.map_err(|error| error.to_string())? || !is_known(id.run).await? {
+    let are_kept = tokio::task::spawn_blocking(move || looked_at.are_kept()).await??;
+    if !are_kept || !is_known(id.run).await.map_err(NotYetMoved::Leader)? {
         return Ok(());
     }
-    let moved = async {
-        let stored = store_attempt(objects, &logs).await?;
-        // The leader may have removed the run meanwhile, and its objects before these were stored. The files stay.
-        if !is_known(id.run).await.map_err(NotMoved::Unavailable)? {
-            return remove_run(objects, &id.run.to_string())
-                .await
-                .map_err(NotMoved::Unavailable);
-        }
-        remove_files(logs, stored).await
+    let stored = match store_attempt(objects, &logs).await {
+        Ok(stored) => stored,
+        Err(problem) => return or_stay(id, problem),
     };
-    match moved.await {
+    // The leader may have removed the run meanwhile, and its objects before these were stored. The
+    // files stay.
+    if !is_known(id.run).await.map_err(NotYetMoved::Leader)? {
+        return remove_run(objects, &id.run.to_string())
+            .await
+            .map_err(|problem| NotYetMoved::LogStore(problem.to_string()));
+    }
+    match remove_files(logs, stored).await {
         Ok(()) => Ok(()),
-        Err(NotMoved::Files(problem)) => {
+        Err(problem) => or_stay(id, problem),
+    }
+}
+
+/// Returns an error that another try can remove. Files that cannot be moved stay.
+fn or_stay<E>(id: AttemptId, problem: NotMoved) -> Result<(), NotYetMoved<E>> {
+    match problem {
+        NotMoved::Files(problem) => {
             tracing::warn!(attempt = %id, problem, "its logs stay here until the hub starts again");
             Ok(())
         }
-        Err(NotMoved::Unavailable(problem)) => Err(problem),
+        NotMoved::Unavailable(problem) => Err(NotYetMoved::LogStore(problem)),
     }
 }
 
@@ -164,7 +188,7 @@ mod tests {
     #[tokio::test]
     async fn logs_of_a_known_run_are_moved() {
         let (_dir, home, address) = received();
-        move_all(&home, &address, &async |_| Ok(true))
+        move_all(&home, &address, &async |_| Ok::<_, io::Error>(true))
             .await
             .expect("moved");
         assert!(!log_path(&home.dir, RUN, 1).exists() && objects_of_run(&address) > 0);
@@ -176,7 +200,7 @@ mod tests {
         let asked = Cell::new(0);
         let is_known = async |_| {
             asked.set(asked.get() + 1);
-            Ok(asked.get() == 1)
+            Ok::<_, io::Error>(asked.get() == 1)
         };
         move_all(&home, &address, &is_known)
             .await
@@ -187,10 +211,14 @@ mod tests {
             "the leader is asked before and after"
         );
         assert!(log_path(&home.dir, RUN, 1).exists());
-        let unreachable = move_all(&home, &address, &async |_| Err("no leader".to_owned())).await;
+        let unreachable = move_all(&home, &address, &async |_| {
+            Err(io::Error::other("no leader"))
+        })
+        .await
+        .expect_err("unreachable");
         assert_eq!(
-            (unreachable, objects_of_run(&address)),
-            (Err("no leader".to_owned()), 0)
+            (unreachable.to_string(), objects_of_run(&address)),
+            ("no leader".to_owned(), 0)
         );
     }
 }

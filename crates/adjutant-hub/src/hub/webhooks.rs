@@ -1,15 +1,14 @@
-//! Delivers the entries of the outbox: in order for each webhook, and independently for different webhooks, so that
-//! a slow receiver delays no other.
+//! Delivers the entries of the outbox: in order for each webhook, and independently for different
+//! webhooks, so that a slow receiver delays no other.
 //!
-//! An entry is removed after the receiver has accepted it. If the hub dies in between, the entry is delivered again
-//! with the same id.
+//! An entry is removed after the receiver has accepted it. If the hub dies in between, the entry is
+//! delivered again with the same id.
 
 use super::Hub;
-use crate::clock;
 use crate::config::Webhook;
 use crate::ops::OpError;
 use crate::store::Topic;
-use crate::webhook;
+use crate::{clock, webhook};
 use futures::FutureExt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,11 +81,14 @@ async fn next(hub: &Hub, hook: &Webhook) -> Result<Next, OpError> {
     if !wait.is_zero() {
         return Ok(Next::Wait(wait));
     }
-    let delivered = match hub.ops.outgoing(hook, &delivery)? {
-        Some(outgoing) => webhook::deliver(hook, &outgoing).await,
-        None => Ok(()),
+    let problem = match hub.ops.outgoing(hook, &delivery)? {
+        Some(outgoing) => webhook::deliver(hook, &outgoing)
+            .await
+            .err()
+            .map(|problem| problem.to_string()),
+        None => None,
     };
-    if let Err(problem) = &delivered {
+    if let Some(problem) = &problem {
         tracing::warn!(
             event = delivery.kind,
             id = delivery.id,
@@ -94,6 +96,6 @@ async fn next(hub: &Hub, hook: &Webhook) -> Result<Next, OpError> {
             "a webhook was not delivered"
         );
     }
-    hub.ops.note_delivery(hook, &delivery, delivered).await?;
+    hub.ops.note_delivery(hook, &delivery, problem).await?;
     Ok(Next::Done)
 }

@@ -1,16 +1,17 @@
-//! The hub's own work: starting runs, watching attempts, applying deadlines, rendering copies, exiting.
+//! The hub's own work: starting runs, watching attempts, applying deadlines, rendering copies,
+//! exiting.
 
 use super::Hub;
-use crate::clock;
+use crate::attempt_processes::{attempt_over, is_over, kill_stragglers, spawn_guard};
 use crate::failpoint::failpoint;
-use crate::files;
-use crate::link::AttemptDir;
 use crate::ops::{AttemptId, Caller, Launch, OpError, TreeSchedule, TreeWorkLeft, TurnScratches};
-use crate::process::{pressure, spawn_guard, tree, watch};
+use crate::process::pressure;
+use crate::protocol::AttemptDir;
 use crate::store::{
-    StartPlace, Topic, changed_runs, ends_with_runtime, has_scheduled_work, last_seq,
+    StartTarget, Topic, changed_runs, ends_with_runtime, has_scheduled_work, last_seq,
 };
 use crate::view::{Cancel, ListRuns, Wait, WaitUntil};
+use crate::{clock, files};
 use adjutant_core::{EventSeq, Principal};
 use futures::FutureExt;
 use std::collections::BTreeMap;
@@ -28,12 +29,14 @@ const SLEEP_MAX: Duration = Duration::from_secs(60);
 const CLAIMS_MAX: usize = 32;
 /// The interval of the cleanup.
 const CLEANUP_EVERY: Duration = Duration::from_secs(60 * 60);
-/// The delay before retrying what could not be watched (no descriptor left) or recorded (disk full).
+/// The delay before retrying what could not be watched (no descriptor left) or recorded (disk
+/// full).
 const RETRY_AFTER: Duration = Duration::from_secs(5);
-/// The hub answers its first call at the latest this long after its start, even if recovery is not complete.
+/// The hub answers its first call at the latest this long after its start, even if recovery is not
+/// complete.
 const RECOVERY_MAX: Duration = Duration::from_secs(3);
-/// The minimum interval between rendered copies. It grows with the time that rendering takes, so that copies use
-/// only a small part of the hub's time.
+/// The minimum interval between rendered copies. It grows with the time that rendering takes, so
+/// that copies use only a small part of the hub's time.
 const RENDER_EVERY: Duration = Duration::from_secs(1);
 const RENDER_SHARE: u32 = 50;
 /// The maximum of that interval.
@@ -43,7 +46,8 @@ const END_ALL_MS: u64 = 20_000;
 const END_ALL_MAX: u32 = 1_000;
 /// How long guards and supervisors may take to end after their runs.
 const EXIT_MAX: Duration = Duration::from_secs(3);
-/// Entries are indexed this long after they were written, in batches that use a small part of the store's time.
+/// Entries are indexed this long after they were written, in batches that use a small part of the
+/// store's time.
 const INDEX_AFTER: Duration = Duration::from_secs(1);
 const INDEX_EVERY: Duration = Duration::from_millis(100);
 const INDEX_SHARE: u32 = 20;
@@ -58,7 +62,8 @@ pub(super) async fn end_unknown_in_background(hub: Arc<Hub>) {
     }
 }
 
-/// Ends the processes of attempts on this machine that the store does not know: its database was set back to a time before them.
+/// Ends the processes of attempts on this machine that the store does not know: its database was
+/// set back to a time before them.
 ///
 /// # Errors
 /// A failure of the store, or an attempt that cannot be found or ended. The others are ended.
@@ -88,10 +93,9 @@ pub(super) async fn end_unknown(hub: &Hub) -> Result<(), OpError> {
             continue;
         }
         let dir = AttemptDir::new(&hub.ops.home().dir, &id.run.to_string(), id.n.0);
-        let killed = tokio::task::spawn_blocking(move || {
-            tree::stragglers(&dir, &id.run.to_string(), id.n.0)
-        })
-        .await;
+        let killed =
+            tokio::task::spawn_blocking(move || kill_stragglers(&dir, &id.run.to_string(), id.n.0))
+                .await;
         match killed {
             Ok(killed) => {
                 tracing::warn!(attempt = %id, killed, "ended an attempt that the database has lost")
@@ -120,8 +124,8 @@ fn names_in(dir: &Path) -> io::Result<Vec<String>> {
     }
 }
 
-/// Watches the attempts that were live under the previous hub. Attempts that have ended meanwhile are recorded
-/// before this returns, unless that takes too long.
+/// Watches the attempts that were live under the previous hub. Attempts that have ended meanwhile
+/// are recorded before this returns, unless that takes too long.
 pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(), OpError> {
     let mut settled = Vec::new();
     for id in hub.ops.live_attempts()? {
@@ -143,7 +147,7 @@ pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(),
 
 /// Watches an attempt. `settling` is dropped when the attempt is settled or found to be live.
 async fn adopt_attempt(hub: Arc<Hub>, id: AttemptId, settling: oneshot::Sender<()>) {
-    let is_over = watch::is_over(&hub.ops.attempt_dir(id)).unwrap_or_else(|error| {
+    let is_over = is_over(&hub.ops.attempt_dir(id)).unwrap_or_else(|error| {
         tracing::error!(attempt = %id, %error, "it cannot be determined whether an attempt is live");
         false
     });
@@ -177,7 +181,7 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
         // Hubs that share a store start no attempts themselves, even without a valid configuration.
         while hub.lead.is_none() {
             hub.ops.note_load(pressure::load());
-            match hub.ops.claim_next(&StartPlace::Here).await {
+            match hub.ops.claim_next(&StartTarget::Here).await {
                 Ok(Some(launch)) => {
                     watched.spawn(start(Arc::clone(&hub), launch).boxed());
                 }
@@ -230,7 +234,7 @@ async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
         }
         while !wanted.is_empty() {
             let part: Vec<usize> = wanted.drain(..wanted.len().min(CLAIMS_MAX)).collect();
-            let starts: Vec<StartPlace> = part
+            let starts: Vec<StartTarget> = part
                 .iter()
                 .map(|place| places[*place].place.clone())
                 .collect();
@@ -275,6 +279,8 @@ pub(super) async fn watch_leases(hub: Arc<Hub>) {
                 RETRY_AFTER
             }
         };
+        // While the call waited for a server, the runtime may have ended, and the timer would
+        // panic.
         ends_with_runtime().await;
         tokio::select! {
             () = tokio::time::sleep(nap) => {}
@@ -301,7 +307,8 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
         let spawned = tokio::task::spawn_blocking(move || spawn_guard(&dir, &order)).await;
         failpoint!("hub.after_guard");
         match spawned.unwrap_or_else(|error| Err(io::Error::other(error))) {
-            // No process was started, and the run is not at fault: it waits, unless it is being stopped.
+            // No process was started, and the run is not at fault: it waits, unless it is being
+            // stopped.
             Err(error) if files::is_shortage(&error) => {
                 tracing::error!(attempt = %id, %error, "the guard cannot be started yet");
                 tokio::time::sleep(RETRY_AFTER).await;
@@ -338,8 +345,8 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
 /// Waits until no process of an attempt is left and settles its end.
 async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
     let dir = hub.ops.attempt_dir(id);
-    let was_seen = watch::is_over(&dir).is_ok_and(|is_over| !is_over);
-    while let Err(error) = watch::attempt_over(&dir).await {
+    let was_seen = is_over(&dir).is_ok_and(|is_over| !is_over);
+    while let Err(error) = attempt_over(&dir).await {
         tracing::error!(attempt = %id, %error, "an attempt cannot be watched yet");
         tokio::time::sleep(RETRY_AFTER).await;
     }
@@ -355,10 +362,10 @@ async fn settle_attempt(hub: &Hub, id: AttemptId, was_seen: bool) -> Result<(), 
     if hub.ops.is_settled(id)? {
         return Ok(());
     }
-    // Guard and supervisor have ended without settling the attempt. Remaining processes are killed before any file
-    // is read that they could have replaced.
+    // Guard and supervisor have ended without settling the attempt. Remaining processes are killed
+    // before any file is read that they could have replaced.
     let (dir, run, n) = (hub.ops.attempt_dir(id), id.run.to_string(), id.n.0);
-    let killed = tokio::task::spawn_blocking(move || tree::stragglers(&dir, &run, n))
+    let killed = tokio::task::spawn_blocking(move || kill_stragglers(&dir, &run, n))
         .await
         .map_err(|error| OpError::Io(error.to_string()))?;
     if killed > 0 {
@@ -378,6 +385,8 @@ pub(super) async fn apply_deadlines(hub: Arc<Hub>) {
             vec![Topic::Deadline]
         };
         let subscription = wake_ups.subscribe(topics);
+        // After the subscription and before the read: a deadline that is committed from here on
+        // wakes this loop, even if the read does not see it.
         wake_ups.set_next_check(None);
         let nap = match hub.ops.apply_deadlines_and_escalate().await {
             Ok(next) => next.map_or(SLEEP_MAX, clock::until).min(SLEEP_MAX),
@@ -394,7 +403,8 @@ pub(super) async fn apply_deadlines(hub: Arc<Hub>) {
     }
 }
 
-/// Removes data that has passed its retention period, first the data that expired while no hub was running.
+/// Removes data that has passed its retention period, first the data that expired while no hub was
+/// running.
 pub(super) async fn clean_up(hub: Arc<Hub>) {
     loop {
         match hub.ops.remove_expired().await {
@@ -418,8 +428,8 @@ pub(super) async fn drop_credentials(hub: Arc<Hub>) {
     }
 }
 
-/// Takes snapshots of runs after turns and of working siblings, and compares siblings: one task at a time, concurrently with
-/// calls.
+/// Takes snapshots of runs after turns and of working siblings, and compares siblings: one task at
+/// a time, concurrently with calls.
 pub(super) async fn watch_trees(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Trees]);
     let (mut between_turns, mut watched) = (TurnScratches::default(), TreeSchedule::default());
@@ -567,7 +577,7 @@ pub(super) async fn end_all(hub: &Hub) {
         .map(|run| AttemptDir::new(&hub.ops.home().dir, &run.run_id, run.attempt));
     let over = async {
         for dir in dirs {
-            if let Err(error) = watch::attempt_over(&dir).await {
+            if let Err(error) = attempt_over(&dir).await {
                 tracing::warn!(%error, "an attempt cannot be watched");
             }
         }
@@ -586,7 +596,7 @@ pub(super) async fn kill_all(hub: &Hub) {
     for id in live {
         let dir = hub.ops.attempt_dir(id);
         if let Err(error) =
-            tokio::task::spawn_blocking(move || tree::stragglers(&dir, &id.run.to_string(), id.n.0))
+            tokio::task::spawn_blocking(move || kill_stragglers(&dir, &id.run.to_string(), id.n.0))
                 .await
         {
             tracing::error!(attempt = %id, %error, "the remaining processes of an attempt cannot be killed");
@@ -597,7 +607,8 @@ pub(super) async fn kill_all(hub: &Hub) {
 /// Returns when the hub has been idle for the configured time.
 pub(super) async fn idle(hub: &Hub) {
     loop {
-        // An invalid configuration is reported where it is loaded. Until it is fixed, the hub does not exit.
+        // An invalid configuration is reported where it is loaded. Until it is fixed, the hub does
+        // not exit.
         let idle_exit_ms = hub.ops.config().ok().and_then(|config| config.idle_exit_ms);
         let nap = idle_exit_ms.map_or(SLEEP_MAX * 60, |ms| {
             Duration::from_millis(u64::try_from(ms).unwrap_or(0))

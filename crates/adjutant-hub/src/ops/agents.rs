@@ -1,4 +1,5 @@
-//! Configured agents: whether their programs are installed, their versions, and whether the user is signed in.
+//! Configured agents: whether their programs are installed, their versions, and whether the user is
+//! signed in.
 
 use crate::clock::{self, rfc3339};
 use crate::config::{AgentEntry, BUILT_IN, Config, GateSettings, KeySource};
@@ -137,7 +138,8 @@ fn can(can: Capabilities) -> CanView {
     }
 }
 
-/// Returns the environment of a version query: the agent's, without the variables that are set per attempt.
+/// Returns the environment of a version query: the agent's, without the variables that are set per
+/// attempt.
 fn asked_env(
     entry: &AgentEntry,
     preset: &Preset,
@@ -196,7 +198,10 @@ fn sign_in(
 }
 
 /// Adds versions to a list of agents. `None`: the query is still running.
-pub fn add_versions(list: &mut AgentList, replies: &BTreeMap<PathBuf, Option<VersionReply>>) {
+pub(crate) fn add_versions(
+    list: &mut AgentList,
+    replies: &BTreeMap<PathBuf, Option<VersionReply>>,
+) {
     for agent in &mut list.agents {
         let Some(reply) = agent
             .program
@@ -205,7 +210,8 @@ pub fn add_versions(list: &mut AgentList, replies: &BTreeMap<PathBuf, Option<Ver
         else {
             continue;
         };
-        // A program without a preset is not queried; the same program's answer for another agent does not apply.
+        // A program without a preset is not queried; the same program's answer for another agent
+        // does not apply.
         if agent.can.is_none() {
             continue;
         }
@@ -236,8 +242,8 @@ pub fn add_versions(list: &mut AgentList, replies: &BTreeMap<PathBuf, Option<Ver
 }
 
 impl Ops {
-    /// Lists the configured agents and whether they can be started. With versions, also returns the version queries
-    /// to run.
+    /// Lists the configured agents and whether they can be started. With versions, also returns the
+    /// version queries to run.
     ///
     /// # Errors
     /// The configuration cannot be used.
@@ -303,7 +309,8 @@ impl Ops {
 
 type FoundProgram = Result<Option<PathBuf>, OpError>;
 
-/// Returns the agents with their programs. A built-in preset whose program is not installed is listed only with `all`.
+/// Returns the agents with their programs. A built-in preset whose program is not installed is
+/// listed only with `all`.
 fn listed<'a>(
     config: &'a Config,
     env: &'a BTreeMap<String, String>,
@@ -319,7 +326,8 @@ fn listed<'a>(
     })
 }
 
-/// Returns the agents of a configuration, without what only the hub knows of them: versions, limits, pools.
+/// Returns the agents of a configuration, without what only the hub knows of them: versions,
+/// limits, pools.
 #[must_use]
 pub fn agents_of(config: &Config, env: &BTreeMap<String, String>) -> Vec<AgentView> {
     listed(config, env, false)

@@ -42,7 +42,7 @@ impl Ops {
     ///
     /// # Errors
     /// The run is unknown or foreign, or `after` is not a request number.
-    pub fn list_attention(
+    pub(crate) fn list_attention(
         &self,
         who: &Principal,
         call: &ListAttention,
@@ -143,8 +143,9 @@ impl Ops {
     }
 }
 
-/// Returns the runs that need attention: stopped runs first, then those that live on after their reports, then failed ones. For a
-/// person, who alone can undo, then those with an interrupted undo.
+/// Returns the runs that need attention: stopped runs first, then those that live on after their
+/// reports, then failed ones. For a person, who alone can undo, then those with an interrupted
+/// undo.
 fn runs(connection: &Connection, who: &Principal, limit: u32) -> Result<Page, StoreError> {
     let mut page = stopped_runs(connection, who, limit)?;
     page.runs

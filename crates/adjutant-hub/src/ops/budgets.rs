@@ -2,9 +2,9 @@
 
 use crate::clock;
 use crate::config::{Config, Prices};
-use crate::link::ModelUsage;
 use crate::ops::Terms;
 use crate::preset::Preset;
+use crate::protocol::ModelUsage;
 use crate::store::{
     BudgetRow, Connection, ModelTotals, Run, StoreError, Tx, budgets_of, is_usage_awaited,
     is_usage_stated, run_by_id, run_input, stated_budgets, unfinished_runs_below,
@@ -16,8 +16,8 @@ use adjutant_core::{AgentName, AgentSpec, Budget, BudgetKind, Denied, PoolName, 
 /// The reason why the usage of a live run is unknown.
 const NOT_STATED_YET: &str = "not stated yet";
 
-/// Returns the budget of a new run: the requested amounts, and the configured ones for other kinds. A client cannot exceed the
-/// amounts that the user has configured.
+/// Returns the budget of a new run: the requested amounts, and the configured ones for other kinds.
+/// A client cannot exceed the amounts that the user has configured.
 pub(in crate::ops) fn budget_for(
     config: &Config,
     who: &Principal,
@@ -60,7 +60,7 @@ pub(in crate::ops) fn stated_budget(
     text: Option<&str>,
 ) -> Result<Budget, Denied> {
     text.map_or(Ok(Budget::default()), |text| {
-        Budget::parse(text).map_err(|problem| Denied::invalid(field, problem))
+        Budget::parse(text).map_err(|problem| Denied::invalid(field, problem.to_string()))
     })
 }
 
@@ -141,7 +141,8 @@ pub(in crate::ops) fn raise(
     Ok(holders)
 }
 
-/// Refuses to raise a budget beyond the amount that the user has configured. Checks only the kinds in `add`.
+/// Refuses to raise a budget beyond the amount that the user has configured. Checks only the kinds
+/// in `add`.
 fn check_raised(
     tx: &Tx<'_>,
     config: &Config,
@@ -176,8 +177,9 @@ fn configured_for(config: &Config, run: &Run) -> Budget {
     }
 }
 
-/// Returns the budget of a retried run: that of the earlier run, limited to the amounts left above it. A client cannot exceed the
-/// configured amounts. A root run gets the configured amounts for kinds that the earlier run did not limit.
+/// Returns the budget of a retried run: that of the earlier run, limited to the amounts left above
+/// it. A client cannot exceed the configured amounts. A root run gets the configured amounts for
+/// kinds that the earlier run did not limit.
 pub(in crate::ops) fn budget_again(
     tx: &Tx<'_>,
     config: &Config,
@@ -200,8 +202,8 @@ pub(in crate::ops) fn budget_again(
     Ok(budget)
 }
 
-/// Charges an attempt whose turn or agent has ended without a usage report. Under a hard budget, the whole rest counts as used. Does
-/// not stop a run that has ended by itself.
+/// Charges an attempt whose turn or agent has ended without a usage report. Under a hard budget,
+/// the whole rest counts as used. Does not stop a run that has ended by itself.
 pub(in crate::ops) fn note_unstated(
     tx: &mut Tx<'_>,
     run: &Run,
@@ -315,7 +317,8 @@ fn price(prices: &Prices, model: &str, run: &Run) -> Option<Price> {
         .or_else(|| prices.of_agent(&run.agent))
 }
 
-/// Records the usage that the gate has counted for a run. The usage of a finished run does not change.
+/// Records the usage that the gate has counted for a run. The usage of a finished run does not
+/// change.
 pub(in crate::ops) fn state_gate_usage(
     tx: &mut Tx<'_>,
     run: &Run,
@@ -329,7 +332,8 @@ pub(in crate::ops) fn state_gate_usage(
     }
 }
 
-/// Records that the agent of a run calls its model without the gate, and stops the run if its budget is hard.
+/// Records that the agent of a run calls its model without the gate, and stops the run if its
+/// budget is hard.
 pub(in crate::ops) fn note_ignored_gate(
     tx: &mut Tx<'_>,
     run: &Run,

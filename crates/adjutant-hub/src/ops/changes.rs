@@ -4,9 +4,9 @@ use super::{OpError, Ops};
 use crate::clock::{self, rfc3339};
 use crate::config;
 use crate::git::{
-    self, Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, TakenSnapshot, WorkspacePlace,
+    self, Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, TakenSnapshot, WorkspacePath,
 };
-use crate::link::AttemptEvidence;
+use crate::protocol::AttemptEvidence;
 use crate::store::{Run, Workspace, workspace_around, workspace_of};
 use crate::view::SnapshotView;
 use adjutant_core::snapshot::SnapshotCause;
@@ -22,8 +22,8 @@ const LIST_MAX: Duration = Duration::from_secs(5);
 const CHANGED_MAX: usize = 500;
 
 impl Ops {
-    /// Lists the snapshots of a run's tree. Empty if there is no repository, or if git fails, which is logged. Also says if the
-    /// repository or the directory of the run is gone.
+    /// Lists the snapshots of a run's tree. Empty if there is no repository, or if git fails, which
+    /// is logged. Also says if the repository or the directory of the run is gone.
     pub(super) async fn snapshots_of(&self, run: &Run) -> (Vec<SnapshotView>, Option<String>) {
         let listed = async { Ok(git::snapshots(&self.repo_of(run).await?, run.id).await?) };
         let Ok(listed) = tokio::time::timeout(LIST_MAX, listed).await else {
@@ -49,8 +49,8 @@ impl Ops {
         }
     }
 
-    /// Returns the files in a run's commits that were copied into its workspace from outside of git, such as `.env`. Empty
-    /// if that is unknown, which is logged.
+    /// Returns the files in a run's commits that were copied into its workspace from outside of
+    /// git, such as `.env`. Empty if that is unknown, which is logged.
     pub(super) async fn committed_copies(&self, run: &Run) -> Vec<String> {
         let found = async {
             let (repo, workspace) = self.repo_and_workspace(run).await?;
@@ -60,7 +60,8 @@ impl Ops {
             };
             let scratch = self.scratch_of(run).await?;
             let mut found = git::copies_in_commits(&scratch).await?;
-            // Those that were kept as they are, because the user's branches have them in the meantime.
+            // Those that were kept as they are, because the user's branches have them in the
+            // meantime.
             let tips = git::branch_tips(&repo, run.id).await?;
             if !tips.is_empty() {
                 found.extend(
@@ -103,8 +104,9 @@ impl Ops {
         Ok(git::take(scratch, &new).await?)
     }
 
-    /// Takes a snapshot of the tree of an attempt whose supervisor has died, and returns the changes of the attempt. `None`:
-    /// unknown, or no repository. Failures are logged; the tree itself remains.
+    /// Takes a snapshot of the tree of an attempt whose supervisor has died, and returns the
+    /// changes of the attempt. `None`: unknown, or no repository. Failures are logged; the tree
+    /// itself remains.
     pub(super) async fn snapshot_after_loss(&self, run: &Run) -> Option<AttemptEvidence> {
         let kept = async {
             let scratch = self.scratch_of(run).await?;
@@ -148,7 +150,8 @@ impl Ops {
         None
     }
 
-    /// Lists what an attempt has changed from its start up to a snapshot. `made`: the agent's commit in an isolated workspace.
+    /// Lists what an attempt has changed from its start up to a snapshot. `made`: the agent's
+    /// commit in an isolated workspace.
     async fn changes_until(
         &self,
         scratch: &Scratch,
@@ -207,13 +210,14 @@ impl Ops {
     pub(super) async fn scratch_of(&self, run: &Run) -> Result<Scratch, OpError> {
         self.open_tree(
             run,
-            &format!("git-{}", crate::client::random_hex::<8>()),
+            &format!("git-{}", crate::hub_client::random_hex::<8>()),
             None,
         )
         .await
     }
 
-    /// Returns a scratch directory for the snapshot after a turn: the one that the last such snapshot used, if it is current.
+    /// Returns a scratch directory for the snapshot after a turn: the one that the last such
+    /// snapshot used, if it is current.
     pub(super) async fn scratch_after(
         &self,
         run: &Run,
@@ -238,7 +242,7 @@ impl Ops {
                  base,
                  path,
                  ..
-             }| WorkspacePlace {
+             }| WorkspacePath {
                 isolation: *isolation,
                 base,
                 path: Path::new(path),
@@ -292,7 +296,8 @@ async fn find_repo(dir: &Path) -> Result<Repo, GitError> {
     Repo::find(&Git::find(&config::git_env(None), dir)?, dir).await
 }
 
-/// Finds the repository around the directory of a run without a workspace. The run can have removed its directory itself.
+/// Finds the repository around the directory of a run without a workspace. The run can have removed
+/// its directory itself.
 async fn repo_around(run: &Run) -> Result<Repo, GitError> {
     let dir = Path::new(&run.cwd);
     match find_repo(dir).await {

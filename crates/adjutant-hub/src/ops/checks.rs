@@ -2,7 +2,7 @@
 
 use crate::view::ClarificationView;
 use adjutant_core::name::NameError;
-use adjutant_core::{Denied, PromptVia, limits};
+use adjutant_core::{Denied, PromptVia, limits, shorten};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ const NAME_SHOWN_CHARS_MAX: usize = 60;
 
 /// Creates the error for a text that is not a valid run name.
 pub(super) fn unusable_name(name: &str, why: &NameError) -> Denied {
-    let shown: String = name.chars().take(NAME_SHOWN_CHARS_MAX).collect();
+    let shown = shorten::to_chars(name, NAME_SHOWN_CHARS_MAX);
     Denied::invalid("name", format!("{shown:?} cannot be a name: {why}"))
 }
 

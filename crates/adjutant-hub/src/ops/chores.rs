@@ -28,11 +28,12 @@ fn next_deadline(
 }
 
 impl Ops {
-    /// Applies all due deadlines, then escalates the requests that still wait. Returns the next due time.
+    /// Applies all due deadlines, then escalates the requests that still wait. Returns the next due
+    /// time.
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn apply_deadlines_and_escalate(&self) -> Result<Option<SteadyTime>, OpError> {
+    pub(crate) async fn apply_deadlines_and_escalate(&self) -> Result<Option<SteadyTime>, OpError> {
         let deadline = self.apply_deadlines().await?;
         let escalation = self.escalate_due().await?;
         Ok([deadline, escalation].into_iter().flatten().min())
@@ -81,12 +82,13 @@ impl Ops {
             .read(|connection| next_deadline(connection, &unreported))?)
     }
 
-    /// Deletes expired keys, waits, unfinished imports and finished runs past their retention, and revokes expired tokens; then restores the
-    /// reserved disk space and removes unused credentials.
+    /// Deletes expired keys, waits, unfinished imports and finished runs past their retention, and
+    /// revokes expired tokens; then restores the reserved disk space and removes unused
+    /// credentials.
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn remove_expired(&self) -> Result<(), OpError> {
+    pub(crate) async fn remove_expired(&self) -> Result<(), OpError> {
         // First, so that a failure of the rest does not leave expired tokens valid.
         self.revoke_expired_tokens().await?;
         self.store
@@ -130,12 +132,12 @@ impl Ops {
         Ok(self.store.sweep_credentials().await?)
     }
 
-    /// Writes a run's `.meta.json` with the field names of the original protocol. It is a copy: nothing reads it
-    /// back.
+    /// Writes a run's `.meta.json` with the field names of the original protocol. It is a copy:
+    /// nothing reads it back.
     ///
     /// # Errors
     /// A failure of the store, or the file cannot be written.
-    pub fn render_meta(&self, id: RunId) -> Result<(), OpError> {
+    pub(crate) fn render_meta(&self, id: RunId) -> Result<(), OpError> {
         let found = self
             .store
             .read(|connection| match run_by_id(connection, id)? {

@@ -1,4 +1,5 @@
-//! Conflicts between isolated runs before any is merged: comparing their newest snapshots in memory.
+//! Conflicts between isolated runs before any is merged: comparing their newest snapshots in
+//! memory.
 
 use super::{OpError, Ops};
 use crate::git::{self, GitError, MergeCall, MergePurpose, MergeResult, Scratch};
@@ -34,8 +35,8 @@ struct Work {
 }
 
 impl Work {
-    /// Returns whether the changes of both can conflict: the same file, a file where the other has a directory, or a new file in a
-    /// directory that the other may have renamed.
+    /// Returns whether the changes of both can conflict: the same file, a file where the other has
+    /// a directory, or a new file in a directory that the other may have renamed.
     fn can_conflict(&self, other: &Self) -> bool {
         let may_rename =
             |one: &Self, other: &Self| one.has_removed && one.has_added && other.has_added;
@@ -57,7 +58,8 @@ impl Work {
 }
 
 impl Ops {
-    /// Compares the newest snapshot of a run with those of its siblings. Unchanged pairs are skipped.
+    /// Compares the newest snapshot of a run with those of its siblings. Unchanged pairs are
+    /// skipped.
     pub(super) async fn compare_siblings(&self, due: DueTreeWork) -> Result<(), OpError> {
         let found = self.store.read(|connection| {
             Ok::<_, StoreError>((
@@ -205,7 +207,8 @@ async fn conflicts_between(
     match scratch.merge(&call).await? {
         MergeResult::Clean { .. } => Ok(Vec::new()),
         MergeResult::Conflicts(files) => {
-            // Where both runs have not changed it, changes that the user had made before conflict. A merge does not bring those.
+            // Where both runs have not changed it, changes that the user had made before conflict.
+            // A merge does not bring those.
             let is_theirs = |file: &git::Conflict| {
                 let path = Path::new(
                     <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(&file.path),

@@ -12,7 +12,7 @@ const READ_MAX: u32 = 1_000;
 impl Ops {
     /// Returns whether open requests are escalated.
     #[must_use]
-    pub fn has_escalation(&self) -> bool {
+    pub(crate) fn has_escalation(&self) -> bool {
         !self.config_or_builtin().escalation.is_empty()
     }
 

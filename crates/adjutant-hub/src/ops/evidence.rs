@@ -1,6 +1,6 @@
 //! Evidence of a run's work: the files its report names, what it changed, its acceptance command.
 
-use crate::link::{AttemptEvidence, CommandEvidence, FileEvidence};
+use crate::protocol::{AttemptEvidence, CommandEvidence, FileEvidence};
 use crate::store::{Connection, Run, StoreError, Tx, report_of};
 use adjutant_core::attention::shortfall;
 use adjutant_core::checkpoint::Checkpoint;

@@ -5,8 +5,9 @@ use crate::store::FenceState;
 use adjutant_core::Fence;
 use std::path::Path;
 
-/// Returns the directory that stays writable inside the fence of a run in the user's own files: that of its requester if the
-/// run works there, else the repository. It is stored with the run, so that no agent can extend it.
+/// Returns the directory that stays writable inside the fence of a run in the user's own files:
+/// that of its requester if the run works there, else the repository. It is stored with the run, so
+/// that no agent can extend it.
 pub(super) fn fence_workspace(
     fence: Fence,
     cwd: &Path,

@@ -1,8 +1,10 @@
-//! The first reports of supervisors to a new hub. Until all live attempts have reported, or the hub has waited long enough, it answers no caller and judges no
-//! deadline: what their supervisors report (an end, a question) may change the answer. This state is only in memory: the next hub awaits all reports again.
+//! The first reports of supervisors to a new hub. Until all live attempts have reported, or the hub
+//! has waited long enough, it answers no caller and judges no deadline: what their supervisors
+//! report (an end, a question) may change the answer. This state is only in memory: the next hub
+//! awaits all reports again.
 
-use crate::link::Standing;
 use crate::ops::{AttemptId, OpError, Ops};
+use crate::protocol::Standing;
 use crate::store::{StoreError, Topic, attempt_row, is_key_stored, live_runs, run_by_id};
 use adjutant_core::{AttemptNo, Principal, RunId};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -15,7 +17,7 @@ const FIRST_REPORTS_MAX: Duration = Duration::from_secs(2);
 
 /// The attempts whose supervisors have not reported to this hub yet.
 #[derive(Debug)]
-pub struct FirstReports {
+pub(crate) struct FirstReports {
     state: Mutex<State>,
     /// Something may complete a report.
     progress: Notify,
@@ -62,7 +64,7 @@ impl FirstReports {
     }
 
     /// Waits until all attempts have reported, or the hub has stopped waiting.
-    pub async fn over(&self) {
+    pub(crate) async fn over(&self) {
         if self
             .is_over
             .subscribe()
@@ -75,7 +77,7 @@ impl FirstReports {
     }
 
     /// Records that a supervisor's call with this key was answered.
-    pub fn note_answer(&self, key: &str) {
+    pub(crate) fn note_answer(&self, key: &str) {
         let mut state = self.state();
         if state.awaited.is_empty() {
             return;
@@ -89,7 +91,7 @@ impl FirstReports {
 impl Ops {
     /// Returns the attempts whose supervisors have not reported yet.
     #[must_use]
-    pub fn first_reports(&self) -> &FirstReports {
+    pub(crate) fn first_reports(&self) -> &FirstReports {
         &self.first_reports
     }
 
@@ -97,15 +99,16 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn expect_reports(&self) -> Result<(), OpError> {
+    pub(crate) fn expect_reports(&self) -> Result<(), OpError> {
         let live = self.store.read(live_runs)?;
         self.first_reports.state().awaited =
             live.into_iter().map(|run| (run.id, run.attempt)).collect();
         Ok(())
     }
 
-    /// Waits for the expected reports, for a limited time. Then calls are answered and deadlines are judged.
-    pub async fn await_first_reports(&self) {
+    /// Waits for the expected reports, for a limited time. Then calls are answered and deadlines
+    /// are judged.
+    pub(crate) async fn await_first_reports(&self) {
         let all = async {
             loop {
                 let progress = self.first_reports.progress.notified();
@@ -121,9 +124,10 @@ impl Ops {
         self.first_reports.is_over.send_replace(true);
     }
 
-    /// Records what the supervisor of an attempt knows. Returns when the hub knows it too: its facts are applied, and its calls that others
-    /// can see have taken effect. `None`: an older supervisor, which does not say.
-    pub async fn receive_report(&self, id: AttemptId, standing: Option<&Standing>) {
+    /// Records what the supervisor of an attempt knows. Returns when the hub knows it too: its
+    /// facts are applied, and its calls that others can see have taken effect. `None`: an older
+    /// supervisor, which does not say.
+    pub(crate) async fn receive_report(&self, id: AttemptId, standing: Option<&Standing>) {
         if !self.first_reports.is_awaited(id) {
             return;
         }
@@ -148,8 +152,8 @@ impl Ops {
         }
     }
 
-    /// Returns whether the hub knows what a supervisor knows. An attempt whose agent has ended is about to end, so its end is awaited until
-    /// the hub stops waiting (`is_over`).
+    /// Returns whether the hub knows what a supervisor knows. An attempt whose agent has ended is
+    /// about to end, so its end is awaited until the hub stops waiting (`is_over`).
     fn has_taken_effect(
         &self,
         id: AttemptId,
@@ -180,7 +184,7 @@ impl Ops {
     }
 
     /// Records that nothing more is expected of an attempt: it has reported, or it is settled.
-    pub fn note_reported(&self, id: AttemptId) {
+    pub(crate) fn note_reported(&self, id: AttemptId) {
         if self.first_reports.end_wait_for(id) {
             // Its budget of time may be due.
             self.store.wake_ups().notify([&Topic::Deadline]);
@@ -188,7 +192,7 @@ impl Ops {
     }
 
     /// Records progress of an attempt's facts.
-    pub fn note_facts(&self, id: AttemptId) {
+    pub(crate) fn note_facts(&self, id: AttemptId) {
         if !self.first_reports.is_awaited(id) {
             return;
         }
@@ -203,7 +207,7 @@ impl Ops {
 
     /// Returns the live runs whose supervisors have not reported to this hub.
     #[must_use]
-    pub fn runs_without_report(&self) -> BTreeSet<RunId> {
+    pub(crate) fn runs_without_report(&self) -> BTreeSet<RunId> {
         let awaited: Vec<AttemptId> = self
             .first_reports
             .state()
@@ -229,7 +233,7 @@ impl Ops {
 
     /// Returns the names of these runs.
     #[must_use]
-    pub fn names_without_report(&self) -> Vec<String> {
+    pub(crate) fn names_without_report(&self) -> Vec<String> {
         let awaited = self.runs_without_report();
         if awaited.is_empty() {
             return Vec::new();

@@ -16,7 +16,11 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is a run.
-    pub fn list_grants(&self, who: &Principal, call: &ListGrants) -> Result<GrantList, OpError> {
+    pub(crate) fn list_grants(
+        &self,
+        who: &Principal,
+        call: &ListGrants,
+    ) -> Result<GrantList, OpError> {
         Self::check(who, Action::ListRequests)?;
         let found = self
             .store

@@ -1,5 +1,6 @@
-//! The ledger: runs announce what they will change or provide. An overlap with another run's announcements is reported to
-//! both and to their parent, and at its end a run's changes are compared with what it has announced.
+//! The ledger: runs announce what they will change or provide. An overlap with another run's
+//! announcements is reported to both and to their parent, and at its end a run's changes are
+//! compared with what it has announced.
 
 use super::{OpError, Ops};
 use crate::store::{
@@ -142,7 +143,8 @@ impl Ops {
     }
 }
 
-/// Records announcements of a run. Returns all its announcements, as the text of its board entry, and notes about overlaps.
+/// Records announcements of a run. Returns all its announcements, as the text of its board entry,
+/// and notes about overlaps.
 pub(super) fn announce(
     tx: &mut Tx<'_>,
     run: Option<&Run>,
@@ -161,39 +163,14 @@ pub(super) fn announce(
         top: tree.top.clone(),
         ..announced_by(tx.connection(), run.id)?
     };
-    let mut notes = Vec::new();
-    match release {
-        Release::All(true) => announced.items.clear(),
-        Release::All(false) => {}
-        Release::Some(withdrawn) => {
-            for withdrawn in &withdrawn {
-                let known = announced.items.len();
-                announced.items.retain(|item| {
-                    item.what
-                        != match item.kind {
-                            AnnouncedKind::Path => {
-                                tree.to_repository_path(&item.kind.normalised(withdrawn))
-                            }
-                            AnnouncedKind::Interface => item.kind.normalised(withdrawn),
-                        }
-                });
-                if announced.items.len() == known {
-                    notes.push(format!(
-                        "not released, because it is not announced: {}",
-                        quote_line(withdrawn, SHOWN_CHARS_MAX)
-                    ));
-                }
-            }
-        }
-    }
+    let mut notes = release_items(&mut announced, release, tree);
     let paths = paths
         .iter()
         .map(|path| (AnnouncedKind::Path, tree.to_repository_path(path.trim())));
-    for (kind, what) in paths.chain(
-        interfaces
-            .into_iter()
-            .map(|name| (AnnouncedKind::Interface, name)),
-    ) {
+    let interfaces = interfaces
+        .into_iter()
+        .map(|name| (AnnouncedKind::Interface, name));
+    for (kind, what) in paths.chain(interfaces) {
         let item = Announcement::checked(kind, &what, &tree.place)?;
         if !announced
             .items
@@ -221,7 +198,43 @@ pub(super) fn announce(
     Ok((run.clone(), text, notes))
 }
 
-/// Compares what the runs of a tree have announced with what the other runs of their new owner have.
+/// Withdraws announcements. Returns notes about what is not announced.
+fn release_items(
+    announced: &mut Announced,
+    release: Release,
+    tree: &AnnouncingTree,
+) -> Vec<String> {
+    let withdrawn = match release {
+        Release::All(true) => {
+            announced.items.clear();
+            return Vec::new();
+        }
+        Release::All(false) => return Vec::new(),
+        Release::Some(withdrawn) => withdrawn,
+    };
+    let mut notes = Vec::new();
+    for withdrawn in &withdrawn {
+        let known = announced.items.len();
+        announced.items.retain(|item| {
+            let named = item.kind.normalised(withdrawn);
+            item.what
+                != match item.kind {
+                    AnnouncedKind::Path => tree.to_repository_path(&named),
+                    AnnouncedKind::Interface => named,
+                }
+        });
+        if announced.items.len() == known {
+            notes.push(format!(
+                "not released, because it is not announced: {}",
+                quote_line(withdrawn, SHOWN_CHARS_MAX)
+            ));
+        }
+    }
+    notes
+}
+
+/// Compares what the runs of a tree have announced with what the other runs of their new owner
+/// have.
 pub(super) fn compare_adopted(tx: &mut Tx<'_>, root: &Run) -> Result<(), StoreError> {
     for run in announcing_in(tx.connection(), root.id)? {
         let (run, announced) = (tx.run(run)?, announced_by(tx.connection(), run)?);
@@ -231,7 +244,8 @@ pub(super) fn compare_adopted(tx: &mut Tx<'_>, root: &Run) -> Result<(), StoreEr
     Ok(())
 }
 
-/// Compares what a run has announced with what the other runs of its owner have. Returns notes about overlaps.
+/// Compares what a run has announced with what the other runs of its owner have. Returns notes
+/// about overlaps.
 fn compare(
     tx: &mut Tx<'_>,
     run: &Run,
@@ -270,7 +284,8 @@ fn compare(
     Ok(notes)
 }
 
-/// Sends the other run a message about the first overlap, however many are queued: there is one for each pair.
+/// Sends the other run a message about the first overlap, however many are queued: there is one for
+/// each pair.
 fn notify_other_run(
     tx: &mut Tx<'_>,
     run: &Run,

@@ -19,7 +19,8 @@ use tokio::time::Instant;
 const RUNNER_WAIT_MAX: Duration = Duration::from_secs(20);
 /// How long a runner may take to answer, in addition to the wait.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a runner that is not connected may take to return. After a start of the hub, no runner is connected for a moment.
+/// How long a runner that is not connected may take to return. After a start of the hub, no runner
+/// is connected for a moment.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 
 impl Ops {
@@ -218,8 +219,8 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    /// Reads a page through the runner that has the end of the log, from its first attempt on. `None`: there is nothing new yet, or the run has
-    /// changed.
+    /// Reads a page through the runner that has the end of the log, from its first attempt on.
+    /// `None`: there is nothing new yet, or the run has changed.
     async fn through_runner(
         &self,
         host: &str,
@@ -287,45 +288,31 @@ impl Reading<'_> {
         read.map_err(|error| unreadable(self.run, error))
     }
 
+    /// Asks the runner for a page. `None`: there is nothing new yet, or the run has changed.
     async fn at_runner(
         &self,
         host: &str,
         log: &RunLog,
         subscription: &Subscription,
     ) -> Result<Option<LogPage>, OpError> {
-        let Self {
-            ops,
-            run,
-            call,
-            deadline,
-            returns_until,
-        } = *self;
-        let wait = if log.ended {
-            Duration::ZERO
-        } else {
-            deadline
-                .saturating_duration_since(Instant::now())
-                .min(RUNNER_WAIT_MAX)
-        };
+        let wait = self.wait_at_runner(log);
         let wanted = ReadLogs {
             wait_ms: u64::try_from(wait.as_millis()).unwrap_or(0),
-            ..call.clone()
+            ..self.call.clone()
         };
         let attempt = format!("{}/{}", log.files.run_id, log.attempt);
-        let arrivals = ops.runners.arrivals();
+        let runners = &self.ops.runners;
+        let arrivals = runners.arrivals();
         let arrival = arrivals.notified();
         tokio::pin!(arrival);
         arrival.as_mut().enable();
-        let mut answer = match ops
-            .runners
-            .ask_for_log(host, attempt, log.first, wanted, log.ended)
-        {
+        let mut answer = match runners.ask_for_log(host, attempt, log.first, wanted, log.ended) {
             LogAsked::Waiting(answer) => answer,
             LogAsked::TooMany => {
                 return Err(self.problem(host, log, LogProblem::TooManyReads(READS_MAX)));
             }
             LogAsked::NotConnected => {
-                let returns_until = deadline.max(returns_until);
+                let returns_until = self.deadline.max(self.returns_until);
                 if Instant::now() >= returns_until {
                     return self.without(host, log, LogProblem::NotConnected);
                 }
@@ -338,40 +325,63 @@ impl Reading<'_> {
             }
         };
         let waited = Instant::now() + wait;
-        loop {
+        let answered = loop {
             tokio::select! {
-                answered = &mut answer => return match answered {
-                    Ok(Ok(page)) if !is_plausible(&page, call) => {
-                        Err(OpError::Io(format!("the runner {} has sent a page that does not fit the call", runner_name(host))))
-                    }
-                    Ok(Ok(page)) if has_moved(&page, call) || log.ended || Instant::now() >= deadline => {
-                        // Only the text and the positions are the runner's to tell.
-                        Ok(Some(LogPage { run_id: log.files.run_id.clone(), path: String::new(), paths: Vec::new(), missing: Vec::new(), ended: log.ended && page.next >= page.total, ..page }))
-                    }
-                    Ok(Ok(_)) => {
-                        // It has waited for output itself, unless it is faulty.
-                        tokio::select! {
-                            () = subscription.wait() => {}
-                            () = tokio::time::sleep_until(waited) => {}
-                        }
-                        Ok(None)
-                    }
-                    Ok(Err(problem)) => Err(OpError::Io(format!("the runner {}: {problem}", runner_name(host)))),
-                    // Its session has ended.
-                    Err(_) => Ok(None),
-                },
+                answered = &mut answer => break answered,
                 () = subscription.wait() => {
-                    let now = current(ops, run)?;
+                    let now = current(self.ops, self.run)?;
                     if (now.ended, now.attempt) != (log.ended, log.attempt) {
                         return Ok(None);
                     }
                 }
                 () = tokio::time::sleep_until(waited + ANSWER_TIMEOUT) => return self.without(host, log, LogProblem::NoAnswer),
             }
+        };
+        // Its session has ended.
+        let Ok(page) = answered else { return Ok(None) };
+        let page = page.map_err(|problem| {
+            OpError::Io(format!("the runner {}: {problem}", runner_name(host)))
+        })?;
+        if let Some(page) = self.new_page(host, log, page)? {
+            return Ok(Some(page));
         }
+        // It has waited for output itself, unless it is faulty.
+        tokio::select! {
+            () = subscription.wait() => {}
+            () = tokio::time::sleep_until(waited) => {}
+        }
+        Ok(None)
     }
 
-    /// Returns the result of a call whose runner is unreachable. A caller that follows the log of a live run gets no output and continues.
+    /// Returns how long the runner may wait for output.
+    fn wait_at_runner(&self, log: &RunLog) -> Duration {
+        if log.ended {
+            return Duration::ZERO;
+        }
+        self.deadline
+            .saturating_duration_since(Instant::now())
+            .min(RUNNER_WAIT_MAX)
+    }
+
+    /// Checks a page of a runner. `None`: there is nothing new in it, and the call can wait.
+    fn new_page(
+        &self,
+        host: &str,
+        log: &RunLog,
+        page: LogPage,
+    ) -> Result<Option<LogPage>, OpError> {
+        if !is_plausible(&page, self.call) {
+            return Err(OpError::Io(format!(
+                "the runner {} has sent a page that does not fit the call",
+                runner_name(host)
+            )));
+        }
+        let is_new = has_moved(&page, self.call) || log.ended || Instant::now() >= self.deadline;
+        Ok(is_new.then(|| of_runner(log, page)))
+    }
+
+    /// Returns the result of a call whose runner is unreachable. A caller that follows the log of a
+    /// live run gets no output and continues.
     fn without(
         &self,
         host: &str,
@@ -409,5 +419,53 @@ impl Reading<'_> {
             problem,
             is_shared,
         }
+    }
+}
+
+/// Returns a page of a runner as the hub shows it: only the text and the positions are the runner's
+/// to tell.
+fn of_runner(log: &RunLog, page: LogPage) -> LogPage {
+    LogPage {
+        run_id: log.files.run_id.clone(),
+        path: String::new(),
+        paths: Vec::new(),
+        missing: Vec::new(),
+        ended: log.ended && page.next >= page.total,
+        ..page
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn runner_tells_only_text_and_positions() {
+        let log = |ended| RunLog {
+            files: RunFiles::in_home(Path::new("/home"), "run"),
+            first: 1,
+            attempt: 1,
+            ended,
+        };
+        let page = LogPage {
+            run_id: "another".to_owned(),
+            path: "/etc/passwd".to_owned(),
+            text: "hello".to_owned(),
+            next: 5,
+            total: 5,
+            ended: true,
+            ..LogPage::default()
+        };
+        let shown = of_runner(&log(true), page.clone());
+        assert_eq!((shown.run_id.as_str(), shown.path.as_str()), ("run", ""));
+        assert_eq!((shown.text.as_str(), shown.next), ("hello", 5));
+        assert!(shown.ended);
+        assert!(
+            !of_runner(&log(false), page.clone()).ended,
+            "the run continues"
+        );
+        let more = LogPage { total: 9, ..page };
+        assert!(!of_runner(&log(true), more).ended, "more follows");
     }
 }

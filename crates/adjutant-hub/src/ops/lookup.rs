@@ -1,4 +1,5 @@
-//! Resolves runs and requests that a caller names. The caller cannot distinguish foreign ones from unknown ones.
+//! Resolves runs and requests that a caller names. The caller cannot distinguish foreign ones from
+//! unknown ones.
 
 use crate::clock::rfc3339;
 use crate::store::{
@@ -7,7 +8,7 @@ use crate::store::{
 };
 use adjutant_core::name::misspelled_run;
 use adjutant_core::principal::{Verdict, may};
-use adjutant_core::{Action, Denied, Principal, Relation, RequestId, RequestNo, RunId};
+use adjutant_core::{Action, Denied, Principal, Relation, RequestId, RequestNo, RunId, shorten};
 
 /// How many of the newest names are compared with one that does not exist.
 const NAMES_COMPARED_MAX: i64 = 1000;
@@ -87,7 +88,8 @@ pub(super) fn run(
     }
 }
 
-/// Finds a run among those of `owner`, or among all. If there is none, the refusal names a run with a similar name.
+/// Finds a run among those of `owner`, or among all. If there is none, the refusal names a run with
+/// a similar name.
 fn named_run(
     connection: &Connection,
     given: &str,
@@ -172,7 +174,7 @@ pub(super) fn only_request(connection: &Connection, run: &Run) -> Result<Request
                         request.no,
                         request
                             .subject
-                            .line(&request.question.chars().take(60).collect::<String>())
+                            .line(&shorten::to_chars(&request.question, 60))
                     )
                 })
                 .collect();

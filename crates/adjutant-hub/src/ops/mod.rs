@@ -1,6 +1,7 @@
 //! The use cases. Interfaces call nothing else. Decisions that two interfaces share are made here.
 
 mod agents;
+mod answer_links;
 mod attempts;
 mod attention;
 mod budgets;
@@ -17,7 +18,6 @@ mod fence;
 mod first_reports;
 mod grants;
 mod ledger;
-mod links;
 mod log_store;
 mod logs;
 mod lookup;
@@ -48,23 +48,29 @@ mod tokens;
 mod tree_work;
 mod trust;
 mod undo;
+mod undo_checks;
 mod waits;
 mod webhooks;
 mod workspaces;
 
-pub use agents::{add_versions, agents_of};
+pub(crate) use agents::add_versions;
+pub use agents::agents_of;
+pub use answer_links::AnswerLink;
+pub(crate) use answer_links::{LINK_PATH, LinkAnswer, LinkedRequest};
 pub use attempts::{AttemptId, Launch};
-pub use error::{OpError, http_status};
-pub use links::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest};
-pub use log_store::{
-    AttemptToMove, NotMoved, attempts_with_logs, move_attempt, remove_files, remove_run,
-    store_attempt, try_objects,
+pub use error::OpError;
+pub(crate) use error::http_status;
+pub(crate) use log_store::{
+    AttemptToMove, LogStoreError, attempts_with_logs, remove_run, store_attempt, try_objects,
 };
-pub use peers::{FollowStep, LinkStates, SendStep};
-pub use runners::{LaunchRound, RunnerLaunch, RunnerPlace, RunnerSession};
+pub use log_store::{NotMoved, remove_files};
+pub(crate) use peers::{FollowStep, FollowedStates, SendStep};
+pub(crate) use runners::RunnerLaunch;
+pub use runners::RunnerSession;
 pub use runs::Cleaning;
-pub use tokens::{SignedIn, TOKEN_PREFIX, TokenAccess, fresh_token, is_hash, token_hash};
-pub use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
+pub(crate) use tokens::{SignedIn, TokenAccess};
+pub use tokens::{fresh_token, is_hash, token_hash};
+pub(crate) use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
 
 use crate::config::{Config, ConfigError, Home, LogStoreAddress, Prices, Stamp};
 use crate::named_locks::NamedLocks;
@@ -147,7 +153,7 @@ pub struct Ops {
     /// Participants that are waiting for chats.
     presence: chats::Presence,
     /// The problems of the connections to peers.
-    pub(crate) links: LinkStates,
+    pub(crate) followed: FollowedStates,
     /// Held while files with tokens of peers are added or removed.
     peer_secrets: Arc<tokio::sync::Mutex<()>>,
     /// Counts of calls about chats.
@@ -156,7 +162,8 @@ pub struct Ops {
     load: Arc<Mutex<MachineLoad>>,
     /// Held while the files of a tree are changed.
     tree_changes: Arc<tokio::sync::Mutex<()>>,
-    /// Held for writing while runs are removed with their logs, and for reading while logs of runners are stored.
+    /// Held for writing while runs are removed with their logs, and for reading while logs of
+    /// runners are stored.
     kept_logs: Arc<tokio::sync::RwLock<()>>,
     /// One for each attempt whose logs are stored.
     storing_logs: NamedLocks,
@@ -168,9 +175,11 @@ pub struct Ops {
     runners: runners::Sessions,
     /// The runners that were launched.
     launches: runners::Launches,
-    /// One for each attempt whose repository is packed or whose work is received: a runner cannot fill the disk by repeating a call.
+    /// One for each attempt whose repository is packed or whose work is received: a runner cannot
+    /// fill the disk by repeating a call.
     bundles: NamedLocks,
-    /// Held for writing while an undo replaces files: a run that was claimed meanwhile starts afterwards.
+    /// Held for writing while an undo replaces files: a run that was claimed meanwhile starts
+    /// afterwards.
     restoring: Arc<tokio::sync::RwLock<()>>,
     /// What requests through gates have reserved of hard budgets.
     reservations: Arc<attempts::reservations::Reservations>,
@@ -195,7 +204,7 @@ impl Ops {
             last_valid,
             live_runs_max,
             presence,
-            links: LinkStates::default(),
+            followed: FollowedStates::default(),
             peer_secrets: Arc::default(),
             tally,
             load: Arc::default(),
@@ -212,7 +221,8 @@ impl Ops {
         }
     }
 
-    /// Returns how many runs may be live at a time: the configured limit, or the file descriptor limit if lower.
+    /// Returns how many runs may be live at a time: the configured limit, or the file descriptor
+    /// limit if lower.
     #[must_use]
     pub fn live_runs_max(&self, config: &Config) -> u64 {
         config.live_runs_max.min(self.live_runs_max)
@@ -259,8 +269,8 @@ impl Ops {
         Ok(read.config?)
     }
 
-    /// Reads the configuration, or falls back to the last valid one, if none to the built-in values: a syntax error must
-    /// not stop live runs or lift a policy.
+    /// Reads the configuration, or falls back to the last valid one, if none to the built-in
+    /// values: a syntax error must not stop live runs or lift a policy.
     fn config_or_builtin(&self) -> Arc<Config> {
         self.config().unwrap_or_else(|error| {
             tracing::warn!(%error, "the configuration is not usable");
@@ -325,7 +335,8 @@ impl Ops {
             .read(|connection| crate::store::stored_reply(connection, &caller.who, key))?)
     }
 
-    /// Stores the reply of a call with several effects under its key. Returns the reply, or the one that is already stored.
+    /// Stores the reply of a call with several effects under its key. Returns the reply, or the one
+    /// that is already stored.
     async fn store_reply<T>(&self, caller: Caller, reply: T) -> Result<T, OpError>
     where
         T: Serialize + DeserializeOwned + Send + 'static,
@@ -336,7 +347,8 @@ impl Ops {
         self.write(caller, move |_, _| Ok(reply)).await
     }
 
-    /// Like `write`, for calls that stop a run and must work on a full disk (see [`Store::write_using_reserved_space`]).
+    /// Like `write`, for calls that stop a run and must work on a full disk (see
+    /// [`Store::write_using_reserved_space`]).
     async fn write_using_reserved_space<T>(
         &self,
         caller: Caller,
@@ -352,8 +364,9 @@ impl Ops {
             .await?)
     }
 
-    /// Like `write`, but stores only a receipt under the key: for a repeated call, `again` rebuilds the same reply
-    /// from it. `work` must refuse before it writes (see [`Store::write_checked`]). `announce` announces its first reads.
+    /// Like `write`, but stores only a receipt under the key: for a repeated call, `again` rebuilds
+    /// the same reply from it. `work` must refuse before it writes (see [`Store::write_checked`]).
+    /// `announce` announces its first reads.
     async fn write_with_receipt<T, R>(
         &self,
         caller: Caller,

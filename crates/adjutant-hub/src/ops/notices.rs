@@ -1,7 +1,8 @@
 //! Messages to people: which deliveries need a person, and what they say.
 //!
-//! A message is about one thing: an open request, or a stop, a hold or an end of a run. Whether it still needs a person is decided when it
-//! is sent, so quiet hours and slow services send nothing that was dealt with meanwhile, and later changes send nothing.
+//! A message is about one thing: an open request, or a stop, a hold or an end of a run. Whether it
+//! still needs a person is decided when it is sent, so quiet hours and slow services send nothing
+//! that was dealt with meanwhile, and later changes send nothing.
 
 use super::{OpError, Ops, render};
 use crate::clock;
@@ -12,7 +13,9 @@ use crate::store::{
 use crate::view::AttentionView;
 use crate::webhook::Notice;
 use adjutant_core::escalation::EscalationStep;
-use adjutant_core::{EventKind, Principal, RequestId, RequestKind, RequestState, RunId, RunState};
+use adjutant_core::{
+    EventKind, Principal, RequestId, RequestKind, RequestState, RunId, RunState, shorten,
+};
 
 /// Maximum number of options in a message, and of characters of one.
 const OPTIONS_MAX: usize = 10;
@@ -83,22 +86,18 @@ impl Ops {
             Some(url) if notices.links => Some(self.answer_link(url, &request, &notices.person)?),
             _ => None,
         };
-        let what = match request.subject.kind() {
-            RequestKind::Question => "asks",
-            RequestKind::Approval => "asks for approval",
-            RequestKind::Delegation => "wants to delegate a task",
-        };
+        let what = request.subject.kind().asks();
         let mut text = match request.subject.kind() {
             // One line that shows every part of what would be allowed.
             RequestKind::Approval => request.subject.line(&request.question),
             RequestKind::Question | RequestKind::Delegation => {
-                shorten(&request.question, QUESTION_CHARS_MAX)
+                shorten::counted(&request.question, QUESTION_CHARS_MAX).into_owned()
             }
         };
         for (option, number) in request.options.iter().zip(1..).take(OPTIONS_MAX) {
             text.push_str(&format!(
                 "\n{number}) {}",
-                shorten(option, OPTION_CHARS_MAX)
+                shorten::counted(option, OPTION_CHARS_MAX)
             ));
         }
         if request.options.len() > OPTIONS_MAX {
@@ -122,9 +121,10 @@ struct Draft {
     link: Option<String>,
 }
 
-/// Returns whether a request is for the person of these messages: from the moment when it waits for them, and once. If
-/// requests are escalated to this person by name, that is the moment. Otherwise a request of a run that a person started waits for
-/// them at once, and one that waits for a parent agent from its first escalation on.
+/// Returns whether a request is for the person of these messages: from the moment when it waits for
+/// them, and once. If requests are escalated to this person by name, that is the moment. Otherwise
+/// a request of a run that a person started waits for them at once, and one that waits for a parent
+/// agent from its first escalation on.
 fn is_for(
     request: &Request,
     escalation: Option<&str>,
@@ -151,7 +151,8 @@ fn is_for(
     }
 }
 
-/// A run that a person started, and that needs them. An earlier stop says nothing if a later delivery is about the run.
+/// A run that a person started, and that needs them. An earlier stop says nothing if a later
+/// delivery is about the run.
 fn notice_of_run(
     connection: &Connection,
     delivery: &Delivery,
@@ -188,23 +189,12 @@ fn notice_of_run(
         .unwrap_or_default();
     let text = format!(
         "{}{}",
-        shorten(details.trim(), QUESTION_CHARS_MAX),
-        shorten(&needs, QUESTION_CHARS_MAX)
+        shorten::counted(details.trim(), QUESTION_CHARS_MAX),
+        shorten::counted(&needs, QUESTION_CHARS_MAX)
     );
     Ok(Some(Draft {
         title: format!("{} {what}", run.name),
         text,
         link: None,
     }))
-}
-
-fn shorten(text: &str, chars_max: usize) -> String {
-    match text.char_indices().nth(chars_max) {
-        None => text.to_owned(),
-        Some((end, _)) => format!(
-            "{}… ({} more characters)",
-            &text[..end],
-            text[end..].chars().count()
-        ),
-    }
 }

@@ -1,4 +1,5 @@
-//! Listing the policies in effect, checking which would answer a command, and trying others on recorded approvals.
+//! Listing the policies in effect, checking which would answer a command, and trying others on
+//! recorded approvals.
 
 use crate::config::{self, PolicySet};
 use crate::ops::policy_changes::PolicyFile;
@@ -12,7 +13,7 @@ use crate::view::{
 use adjutant_core::policy::{
     ApprovalQuery, Operation, PassedPolicy, Policy, PolicyDecision, passed_policies,
 };
-use adjutant_core::{Action, AgentName, Denied, Principal, Subject, limits};
+use adjutant_core::{Action, AgentName, Denied, Permissions, Principal, Subject, limits};
 use std::path::Path;
 
 /// Default and maximum number of approvals to examine.
@@ -29,7 +30,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person.
-    pub fn list_policies(
+    pub(crate) fn list_policies(
         &self,
         who: &Principal,
         call: &ListPolicies,
@@ -64,7 +65,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or the file is invalid.
-    pub fn try_policies(
+    pub(crate) fn try_policies(
         &self,
         who: &Principal,
         call: &TryPolicies,
@@ -74,7 +75,7 @@ impl Ops {
             return Err(Denied::invalid("text", "is too long for a configuration").into());
         }
         let policies = config::policies_of(call.file.as_deref().unwrap_or("the file"), &call.text)
-            .map_err(|problem| Denied::invalid("policies", problem))?;
+            .map_err(|problem| Denied::invalid("policies", problem.to_string()))?;
         let limit = call.limit.unwrap_or(TRIED_DEFAULT).clamp(1, TRIED_MAX);
         let approvals = self.store.read(|connection| {
             let mut tried = Vec::new();
@@ -93,10 +94,9 @@ impl Ops {
                     )
                 });
                 let what = match &request.subject {
-                    Subject::Approval {
-                        operation: Some(operation),
-                        ..
-                    } if operation.has_content() => operation.summary(),
+                    Subject::Approval { operation, .. } if operation.has_content() => {
+                        operation.summary()
+                    }
                     _ => request.question.clone(),
                 };
                 let passed = profile.map(|profile| {
@@ -140,54 +140,18 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or the directory does not exist.
-    pub fn check_policies(
+    pub(crate) fn check_policies(
         &self,
         who: &Principal,
         call: CheckPolicies,
     ) -> Result<PolicyCheck, OpError> {
         Self::check(who, Action::ManageHub)?;
-        let CheckPolicies {
-            command,
-            directory,
+        let PolicyQuestion {
             agent,
-            tool,
-            permissions,
-        } = call;
-        if command.len() > limits::PROMPT_BYTES_MAX {
-            return Err(Denied::invalid("command", "is too long").into());
-        }
-        if !Path::new(&directory).is_absolute() {
-            return Err(Denied::invalid("directory", "is not absolute").into());
-        }
-        let real = Path::new(&directory)
-            .canonicalize()
-            .map_err(|error| Denied::invalid("directory", format!("{directory}: {error}")))?;
-        let config = self.config()?;
-        let agent = agent
-            .or_else(|| config.default_agent.clone())
-            .unwrap_or_else(|| AGENT_DEFAULT.to_owned());
-        let of_agent = AgentName::parse(&agent)
-            .ok()
-            .and_then(|name| config.agents.get(&name))
-            .map(|entry| entry.spec.permissions);
-        let profile = match permissions {
-            Some(word) => word
-                .known()
-                .ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?,
-            None => of_agent.ok_or_else(|| {
-                Denied::invalid(
-                    "agent",
-                    format!("{agent} is not in the configuration: name its permissions"),
-                )
-            })?,
-        };
-        let operation = Operation {
-            tool: tool.unwrap_or_else(|| TOOL_DEFAULT.to_owned()),
-            command: Some(command),
-            run_directory: Some(real.display().to_string()),
-            is_complete: true,
-            ..Operation::default()
-        };
+            profile,
+            directory,
+            operation,
+        } = PolicyQuestion::of(self, call)?;
         let asked = ApprovalQuery {
             agent: &agent,
             profile,
@@ -222,6 +186,68 @@ impl Ops {
             repository,
             has_waiting_change: in_effect.change.is_some(),
             agent,
+        })
+    }
+}
+
+/// The request that policies are asked about.
+struct PolicyQuestion {
+    agent: String,
+    profile: Permissions,
+    /// As given.
+    directory: String,
+    operation: Operation,
+}
+
+impl PolicyQuestion {
+    fn of(ops: &Ops, call: CheckPolicies) -> Result<Self, OpError> {
+        let CheckPolicies {
+            command,
+            directory,
+            agent,
+            tool,
+            permissions,
+        } = call;
+        if command.len() > limits::PROMPT_BYTES_MAX {
+            return Err(Denied::invalid("command", "is too long").into());
+        }
+        if !Path::new(&directory).is_absolute() {
+            return Err(Denied::invalid("directory", "is not absolute").into());
+        }
+        let real = Path::new(&directory)
+            .canonicalize()
+            .map_err(|error| Denied::invalid("directory", format!("{directory}: {error}")))?;
+        let config = ops.config()?;
+        let agent = agent
+            .or_else(|| config.default_agent.clone())
+            .unwrap_or_else(|| AGENT_DEFAULT.to_owned());
+        let of_agent = AgentName::parse(&agent)
+            .ok()
+            .and_then(|name| config.agents.get(&name))
+            .map(|entry| entry.spec.permissions);
+        let profile = match permissions {
+            Some(word) => word
+                .known()
+                .ok_or_else(|| Denied::invalid("permissions", "use read, edit or full"))?,
+            None => of_agent.ok_or_else(|| {
+                Denied::invalid(
+                    "agent",
+                    format!("{agent} is not in the configuration: name its permissions"),
+                )
+            })?,
+        };
+        let operation = Operation {
+            tool: tool.unwrap_or_else(|| TOOL_DEFAULT.to_owned()),
+            command: Some(command),
+            run_directory: Some(real.display().to_string()),
+            is_complete: true,
+            ..Operation::default()
+        };
+        Ok(Self {
+            agent,
+            profile,
+            directory,
+            operation,
         })
     }
 }

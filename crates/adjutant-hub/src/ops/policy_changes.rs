@@ -1,5 +1,6 @@
-//! Changes of the policies in the configuration file. A run without a fence can write the file, so what changes while runs are
-//! live counts only when the person has trusted it; until then, it only restricts. The store has the policies in effect.
+//! Changes of the policies in the configuration file. A run without a fence can write the file, so
+//! what changes while runs are live counts only when the person has trusted it; until then, it only
+//! restricts. The store has the policies in effect.
 
 use crate::config::PolicySet;
 use crate::ops::{Caller, OpError, Ops, render};
@@ -29,7 +30,7 @@ pub(in crate::ops) struct InEffect {
 
 impl InEffect {
     /// Returns the policy that decides about a request, with further policies that apply to it.
-    pub fn deciding(&self, further: &[Policy], asked: &ApprovalQuery<'_>) -> Option<Policy> {
+    pub(super) fn deciding(&self, further: &[Policy], asked: &ApprovalQuery<'_>) -> Option<Policy> {
         let with_further =
             |policies: &[Policy]| policies.iter().chain(further).cloned().collect::<Vec<_>>();
         let now = with_further(&self.policies);
@@ -49,12 +50,13 @@ impl InEffect {
     }
 }
 
-/// Reads the policies of the configuration file, when a transaction needs them: an earlier reading may be of before a run's change.
+/// Reads the policies of the configuration file, when a transaction needs them: an earlier reading
+/// may be of before a run's change.
 #[derive(Debug, Clone)]
 pub(in crate::ops) struct PolicyFile(Ops);
 
 impl PolicyFile {
-    pub fn of(ops: &Ops) -> Self {
+    pub(super) fn of(ops: &Ops) -> Self {
         Self(ops.clone())
     }
 
@@ -63,8 +65,9 @@ impl PolicyFile {
         self.0.config().ok().map(|config| config.policies.clone())
     }
 
-    /// Records whether the file's policies count: before and after runs become live, and after one has ended.
-    pub fn observe(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
+    /// Records whether the file's policies count: before and after runs become live, and after one
+    /// has ended.
+    pub(super) fn observe(&self, tx: &mut Tx<'_>) -> Result<(), StoreError> {
         let (file, has_live_runs) = (self.read(), has_live_runs(tx.connection())?);
         let Some(stored) = policies_in_effect(tx.connection())? else {
             // A hub that has started nothing leaves the store empty.
@@ -90,7 +93,7 @@ impl PolicyFile {
     }
 
     /// Returns the policies that answer requests now.
-    pub fn in_effect(&self, connection: &Connection) -> Result<InEffect, StoreError> {
+    pub(super) fn in_effect(&self, connection: &Connection) -> Result<InEffect, StoreError> {
         let file = self.read();
         let counting = |file: Option<PolicySet>| InEffect {
             policies: file.unwrap_or_default().policies().to_vec(),
@@ -109,7 +112,7 @@ impl PolicyFile {
         let policies = PolicySet::from_source(&source).map_or_else(
             |problem| {
                 tracing::warn!(
-                    problem,
+                    %problem,
                     "the stored policies cannot be read: everything is asked"
                 );
                 let name = PolicyName::parse(UNUSABLE).expect("a valid name");
@@ -129,7 +132,10 @@ impl PolicyFile {
     }
 
     /// Describes the change that waits for the person's trust, if one does.
-    pub fn change(&self, connection: &Connection) -> Result<Option<PolicyChangeView>, StoreError> {
+    pub(super) fn change(
+        &self,
+        connection: &Connection,
+    ) -> Result<Option<PolicyChangeView>, StoreError> {
         let InEffect {
             policies,
             change: Some(change),
@@ -168,7 +174,8 @@ fn compared(file: Option<&PolicySet>, digest: &str) -> FilePolicies {
     }
 }
 
-/// Returns what identifies a change: its content, so that the person trusts what was shown and nothing later.
+/// Returns what identifies a change: its content, so that the person trusts what was shown and
+/// nothing later.
 fn change_id(change: &PolicySet) -> String {
     change.digest().chars().take(CHANGE_CHARS).collect()
 }
@@ -187,21 +194,11 @@ impl Ops {
         }
     }
 
-    /// Returns the change of the policies that waits for the person's trust.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn waiting_policy_change(&self) -> Result<Option<PolicyChangeView>, OpError> {
-        Ok(self
-            .store
-            .read(|connection| PolicyFile::of(self).change(connection))?)
-    }
-
     /// Trusts a change of the configuration's policies: it is in effect from now on.
     ///
     /// # Errors
     /// The caller is not the person, no change waits, or another one does.
-    pub async fn trust_policy_change(
+    pub(crate) async fn trust_policy_change(
         &self,
         caller: Caller,
         call: TrustPolicyChange,

@@ -4,11 +4,11 @@ use crate::clock::{self, rfc3339};
 use crate::config::{Config, PoolEntry};
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{
-    ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StartPlace,
+    ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StartTarget,
     StoreError, next_limit_end, pool_rows, queued_up_to, slots_used,
 };
 use crate::view::{ChangePool, PoolList, PoolView, PoolWaitingView};
-use adjutant_core::pool::{self, PoolPlace, QueueReason, Queued, SLOTS_MAX, queue_reason};
+use adjutant_core::pool::{self, PoolTarget, QueueReason, Queued, SLOTS_MAX, queue_reason};
 use adjutant_core::pressure::{Admission, PressureLimits};
 use adjutant_core::tree::Rank;
 use adjutant_core::{Action, Denied, PoolName, Principal, SteadyTime};
@@ -37,7 +37,7 @@ impl PoolSettings {
     pub(in crate::ops) fn has_queued_for(
         &self,
         connection: &Connection,
-        places: &[StartPlace],
+        places: &[StartTarget],
     ) -> Result<bool, StoreError> {
         let is_served = |(name, pool): &(&PoolName, &ConfiguredPool)| {
             places
@@ -61,7 +61,8 @@ impl PoolSettings {
         Ok(false)
     }
 
-    /// Reads the limits in effect and the slots that live runs occupy. `is_here`: for starts on the hub's own machine.
+    /// Reads the limits in effect and the slots that live runs occupy. `is_here`: for starts on the
+    /// hub's own machine.
     pub(in crate::ops) fn for_starts(
         &self,
         connection: &Connection,
@@ -81,11 +82,11 @@ impl Ops {
     pub(in crate::ops) fn pool_settings(&self, config: &Config) -> PoolSettings {
         let served = self.runners.served_pools();
         let place = |name: &PoolName, pool: &PoolEntry| match pool.on_runners {
-            false => PoolPlace::Here,
+            false => PoolTarget::Here,
             true => served
                 .get(name.as_str())
                 .copied()
-                .unwrap_or(PoolPlace::NoRunner),
+                .unwrap_or(PoolTarget::NoRunner),
         };
         let configured = |name: &PoolName, pool: &PoolEntry| ConfiguredPool {
             slots: pool.slots,
@@ -118,7 +119,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller may not list.
-    pub fn list_pools(&self, who: &Principal) -> Result<PoolList, OpError> {
+    pub(crate) fn list_pools(&self, who: &Principal) -> Result<PoolList, OpError> {
         Self::check(who, Action::ListAgents)?;
         let config = self.config_or_builtin();
         let settings = self.pool_settings(&config);
@@ -154,7 +155,11 @@ impl Ops {
     ///
     /// # Errors
     /// Not the person, no such pool, or an unusable number.
-    pub async fn change_pool(&self, caller: Caller, call: ChangePool) -> Result<PoolView, OpError> {
+    pub(crate) async fn change_pool(
+        &self,
+        caller: Caller,
+        call: ChangePool,
+    ) -> Result<PoolView, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
         let config = self.config_or_builtin();
         let name = known_pool(&config, &call.pool)?;

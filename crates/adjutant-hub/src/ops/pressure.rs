@@ -8,13 +8,14 @@ use crate::store::{
     paused_by_pressure, slots_used,
 };
 use adjutant_core::pressure::{Admission, MachineLoad, Relief, ReliefHistory};
+use adjutant_core::units::size;
 use adjutant_core::{RunEvent, RunState, StopReason};
 use std::sync::PoisonError;
 use std::time::Duration;
 
 impl Ops {
     /// Records the load of the machine, as the hub has read it.
-    pub fn note_load(&self, load: MachineLoad) {
+    pub(crate) fn note_load(&self, load: MachineLoad) {
         *self.load.lock().unwrap_or_else(PoisonError::into_inner) = load;
     }
 
@@ -25,12 +26,13 @@ impl Ops {
         }
     }
 
-    /// Pauses the newest run if the machine is short of memory, or resumes a paused one when memory is free again. Returns
-    /// when to read the load again, if a start or a run waits for it. `held`, `history`: the previous delays and actions.
+    /// Pauses the newest run if the machine is short of memory, or resumes a paused one when memory
+    /// is free again. Returns when to read the load again, if a start or a run waits for it.
+    /// `held`, `history`: the previous delays and actions.
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn relieve_pressure(
+    pub(crate) async fn relieve_pressure(
         &self,
         held: &mut Held,
         history: &mut ReliefHistory,
@@ -119,7 +121,7 @@ fn describe(admission: &Admission) -> String {
         .memory
         .map_or(0, |stall| stall.full.as_percent());
     let free = admission.load.free_bytes.map_or_else(String::new, |bytes| {
-        format!(", {} MB are free", bytes / 1_000_000)
+        format!(", {} are free", size::text(bytes))
     });
-    format!("all tasks waited for memory {stalled} % of the last 10 s{free}")
+    format!("all tasks waited for memory {stalled} % of the last 10s{free}")
 }

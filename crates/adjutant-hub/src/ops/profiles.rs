@@ -1,6 +1,6 @@
-//! Whether an agent's permission profile is enforced. A profile is a promise: a profile that a CLI cannot enforce is
-//! refused. An agent without enforcement has the permissions its configuration states, and cannot be restricted
-//! further.
+//! Whether an agent's permission profile is enforced. A profile is a promise: a profile that a CLI
+//! cannot enforce is refused. An agent without enforcement has the permissions its configuration
+//! states, and cannot be restricted further.
 
 use super::{OpError, Ops};
 use crate::preset::Preset;
@@ -62,8 +62,8 @@ pub(super) fn check(agent: &AgentSpec, stated: Permissions) -> Result<(), OpErro
 }
 
 impl Ops {
-    /// Checks that the agent of an earlier dispatch still supports its profile, both as it was then and as configured
-    /// now.
+    /// Checks that the agent of an earlier dispatch still supports its profile, both as it was then
+    /// and as configured now.
     ///
     /// # Errors
     /// The profile is not supported.

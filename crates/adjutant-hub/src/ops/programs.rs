@@ -52,7 +52,8 @@ pub(super) fn program(entry: &AgentEntry, path: &str) -> Result<Option<PathBuf>,
     })
 }
 
-/// Removes variables of other vendors and agents, and the key of its gate, from a dispatcher's environment.
+/// Removes variables of other vendors and agents, and the key of its gate, from a dispatcher's
+/// environment.
 pub(super) fn own_env(
     agent: &AgentSpec,
     mut env: BTreeMap<String, String>,
@@ -62,8 +63,8 @@ pub(super) fn own_env(
     env
 }
 
-/// Returns the stored part of a dispatcher's environment for an agent: its variables, and the key of its gate, which only
-/// the gate receives.
+/// Returns the stored part of a dispatcher's environment for an agent: its variables, and the key
+/// of its gate, which only the gate receives.
 pub(super) fn stored_env(
     agent: &AgentSpec,
     mut env: BTreeMap<String, String>,
@@ -83,7 +84,8 @@ fn is_gate_key(name: &str, agent: &AgentSpec) -> bool {
 /// Maximum number of characters of an agent's name that an error repeats.
 const NAME_SHOWN_CHARS_MAX: usize = 80;
 
-/// Creates the error for an agent that is not configured. It lists the agents that can be started from `path`.
+/// Creates the error for an agent that is not configured. It lists the agents that can be started
+/// from `path`.
 pub(super) fn unknown_agent(config: &Config, given: &str, path: &str) -> OpError {
     let name: String = given
         .chars()

@@ -85,7 +85,11 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown or foreign run, unknown status, or the reporting run has finished.
-    pub async fn set_status(&self, caller: Caller, call: SetStatus) -> Result<RunView, OpError> {
+    pub(crate) async fn set_status(
+        &self,
+        caller: Caller,
+        call: SetStatus,
+    ) -> Result<RunView, OpError> {
         let action = if matches!(caller.who, Principal::Run(_)) {
             Action::Report
         } else {

@@ -1,4 +1,5 @@
-//! Policies of a repository (`.adjutant.toml`). They deny and ask; they allow only if the person has trusted them.
+//! Policies of a repository (`.adjutant.toml`). They deny and ask; they allow only if the person
+//! has trusted them.
 
 use crate::config::{self, RepositoryPolicies};
 use crate::files;
@@ -11,7 +12,7 @@ use crate::view::{
     RepositoryPoliciesState, RepositoryPoliciesView, TrustPolicies, TrustedPolicies,
 };
 use adjutant_core::policy::{Conditions, Policy, PolicyDecision, PolicyName};
-use adjutant_core::{Action, Denied, RunId};
+use adjutant_core::{Action, Denied, RunId, hex};
 use sha2::{Digest, Sha256};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,8 +49,8 @@ fn find_policies(directory: &Path) -> Option<RepositoryPolicies> {
     })
 }
 
-/// Returns the policies that a run inherits from its parent and from the run whose workspace it uses. Policies of another
-/// directory only restrict.
+/// Returns the policies that a run inherits from its parent and from the run whose workspace it
+/// uses. Policies of another directory only restrict.
 fn inherited_policies(
     connection: &Connection,
     run: RunId,
@@ -85,14 +86,7 @@ fn inherited_policies(
 }
 
 fn hash(text: &str) -> String {
-    let digest = Sha256::digest(text);
-    format!(
-        "{HASH_PREFIX}{}",
-        digest
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-    )
+    format!("{HASH_PREFIX}{}", hex(Sha256::digest(text)))
 }
 
 /// Returns the policies of repositories that apply to a run.
@@ -117,8 +111,7 @@ fn policies_from(
         text,
         only_narrows,
     } = found;
-    let parsed = text
-        .and_then(|text| config::policies_of_repository(&text).map(|policies| (text, policies)));
+    let parsed = text.and_then(parsed);
     let (text, policies) = match parsed {
         Ok(parsed) => parsed,
         // Its restrictions are unknown, so everything is asked.
@@ -149,6 +142,13 @@ fn policies_from(
         .collect())
 }
 
+fn parsed(text: String) -> Result<(String, Vec<Policy>), String> {
+    match config::policies_of_repository(&text) {
+        Ok(policies) => Ok((text, policies)),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
 /// Returns the policies of a file, and whether they are in effect.
 fn policies_view(
     connection: &Connection,
@@ -164,9 +164,7 @@ fn policies_view(
         state: state.into(),
         ..RepositoryPoliciesView::default()
     };
-    let parsed = text
-        .clone()
-        .and_then(|text| config::policies_of_repository(&text).map(|policies| (text, policies)));
+    let parsed = text.clone().and_then(parsed);
     let (text, policies) = match parsed {
         Ok(parsed) => parsed,
         Err(problem) => {
@@ -209,7 +207,8 @@ pub(in crate::ops) fn not_in_effect(
 }
 
 impl Ops {
-    /// Returns the policies of a directory's repository, and whether they are in effect. `None`: it has none.
+    /// Returns the policies of a directory's repository, and whether they are in effect. `None`: it
+    /// has none.
     pub(in crate::ops) fn policies_of_directory(
         &self,
         directory: &str,
@@ -223,7 +222,8 @@ impl Ops {
         ))
     }
 
-    /// Returns the policies of repositories that would apply to a run that the person starts in a directory.
+    /// Returns the policies of repositories that would apply to a run that the person starts in a
+    /// directory.
     pub(in crate::ops) fn policies_of_new_run(
         &self,
         directory: &str,
@@ -236,8 +236,9 @@ impl Ops {
             .read(|connection| policies_from(connection, None, found))?)
     }
 
-    /// Stores the policies of a run's repository before it starts, and those of its parent and of the run whose workspace it
-    /// uses, which could have changed the file. The run cannot change them.
+    /// Stores the policies of a run's repository before it starts, and those of its parent and of
+    /// the run whose workspace it uses, which could have changed the file. The run cannot change
+    /// them.
     pub(in crate::ops) async fn store_repository_policies(
         &self,
         run: RunId,
@@ -277,7 +278,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or the policies are invalid.
-    pub async fn trust_policies(
+    pub(crate) async fn trust_policies(
         &self,
         caller: Caller,
         call: TrustPolicies,
@@ -287,7 +288,7 @@ impl Ops {
             return Err(Denied::invalid("directory", "is not absolute").into());
         }
         let policies = config::policies_of_repository(&call.text)
-            .map_err(|problem| Denied::invalid("policies", problem))?;
+            .map_err(|problem| Denied::invalid("policies", problem.to_string()))?;
         let allowing = policies
             .iter()
             .filter(|policy| policy.decision == PolicyDecision::Allow)

@@ -64,8 +64,8 @@ pub(super) fn note_peak(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreError> {
     }
 }
 
-/// Returns the current and total resource use of a run. The current use of a run without a process is 0, even if its last
-/// supervisor could not report that.
+/// Returns the current and total resource use of a run. The current use of a run without a process
+/// is 0, even if its last supervisor could not report that.
 pub(super) fn resources_of(run: &Run) -> Option<ResourcesView> {
     let mut total = ResourcesView::from(row_of(run)?.total());
     if !matches!(run.state, RunState::Running | RunState::Stopping(_)) {

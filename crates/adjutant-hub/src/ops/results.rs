@@ -2,9 +2,9 @@
 
 use super::{OpError, Ops, lookup};
 use crate::files;
-use crate::link::{AttemptDir, GapText, LogFileName};
 use crate::logs::kept::AttemptLogs;
 use crate::ops::evidence::parse_evidence;
+use crate::protocol::{AttemptDir, GapText, LogFileName};
 use crate::store::{Run, StoreError, Tx, report_of};
 use crate::view::{ReadResult, ResultView};
 use adjutant_core::result::{ResultGap, WorkEvidence, reconstruct};
@@ -14,7 +14,8 @@ use std::io::{self, Read as _};
 /// Maximum size of a stored result, in bytes.
 const WHOLE_BYTES_MAX: u64 = 8 * 1024 * 1024;
 
-/// Stores why a run's last message is not a result, and the result reconstructed from what was observed.
+/// Stores why a run's last message is not a result, and the result reconstructed from what was
+/// observed.
 pub(super) fn note_gap(
     tx: &mut Tx<'_>,
     run: &Run,
@@ -39,7 +40,8 @@ pub(super) fn note_gap(
     tx.set_result_gap(run.id, Some(word), reconstruct(word, &seen).as_deref())
 }
 
-/// Stores the result of a run that was lost with its supervisor, reconstructed from what the store and its output have.
+/// Stores the result of a run that was lost with its supervisor, reconstructed from what the store
+/// and its output have.
 pub(super) fn note_loss(tx: &mut Tx<'_>, run: &Run, last_output: &str) -> Result<(), StoreError> {
     let gap = if last_output.trim().is_empty() {
         ResultGap::Empty

@@ -19,9 +19,36 @@ use std::sync::Arc;
 /// Maximum number of later runs in a workspace that are considered.
 const LATER_RUNS_MAX: u32 = 50;
 
+/// A run whose changes are read.
+struct ReviewedRun {
+    run: Run,
+    /// Its own workspace.
+    own: Option<Workspace>,
+    /// The run in whose workspace it works.
+    around: Option<Run>,
+}
+
+impl ReviewedRun {
+    /// Returns whether a call is about the tree as it is now.
+    fn reads_the_tree(&self, call: &DiffRun) -> bool {
+        call.to.is_none() && !call.kept && (self.run.state.is_live() || self.own.is_some())
+    }
+
+    /// Returns the newest snapshot with the changes of the run. In the user's tree, a snapshot
+    /// before an undo can contain the work of others.
+    fn newest<'a>(&self, all: &'a [Snapshot]) -> Option<&'a Snapshot> {
+        if self.own.is_none() && self.around.is_none() {
+            own_work(all).pop()
+        } else {
+            all.last()
+        }
+    }
+}
+
 impl Ops {
-    /// Returns the difference between two snapshots of a run; by default, all its changes. For a run with its own workspace, these
-    /// are the changes that a merge would merge, including those of later runs and edits in that workspace.
+    /// Returns the difference between two snapshots of a run; by default, all its changes. For a
+    /// run with its own workspace, these are the changes that a merge would merge, including those
+    /// of later runs and edits in that workspace.
     ///
     /// # Errors
     /// The run is unknown or foreign, there is no repository or no such snapshot, or git failed.
@@ -35,7 +62,68 @@ impl Ops {
         } else {
             Some(Arc::clone(&self.tree_changes).lock_owned().await)
         };
-        let (run, own, around) = self.store.read(|connection| {
+        let reviewed = self.reviewed_run(found)?;
+        let (run, own) = (&reviewed.run, reviewed.own.as_ref());
+        let scratch = self.scratch_of(run).await?;
+        if reviewed.reads_the_tree(call) && scratch.has_tree() {
+            let taken = self
+                .take_snapshot(&scratch, run, SnapshotCause::Look)
+                .await?;
+            self.compare_later(run, &taken).await?;
+        }
+        drop(only);
+        let all = git::snapshots(scratch.repo(), run.id).await?;
+        let from = match (own, call.from) {
+            (Some(workspace), None | Some(0)) if !all.is_empty() => {
+                self.base_view(&scratch, run, workspace).await?
+            }
+            (_, from) => view(run.id, find_snapshot(run, &all, from, all.first())?),
+        };
+        let to = find_snapshot(run, &all, call.to, reviewed.newest(&all))?;
+        let wanted = DiffCall {
+            from: from.commit.clone(),
+            to: to.commit.clone(),
+            paths: call.paths.clone(),
+            stat: call.stat,
+            words: call.words,
+        };
+        let git::Diff { text, is_cut } = scratch.diff(&wanted).await?;
+        let (includes, merged) = match own {
+            Some(workspace) if from.n == 0 => (
+                self.included_changes(&scratch, run, workspace, &all)
+                    .await?,
+                self.last_merged(run)?,
+            ),
+            None => (
+                IncludedView {
+                    with_edits: has_edits_between(run, &all, from.n, to.n),
+                    ..IncludedView::default()
+                },
+                None,
+            ),
+            Some(_) => (IncludedView::default(), None),
+        };
+        Ok(DiffView {
+            run_id: run.id.to_string(),
+            from,
+            to: view(run.id, to),
+            text,
+            is_cut,
+            missing: self.missing_workspace(&reviewed, &scratch)?,
+            merge_order: self
+                .store
+                .read(|connection| merge_order_of(connection, run))?,
+            includes,
+            merged,
+            committed_copies: self.committed_copies(run).await,
+            workspace_of: reviewed.around.map(|around| around.name),
+            run_name: reviewed.run.name,
+        })
+    }
+
+    /// Reads a run again, with the workspace in which it works.
+    fn reviewed_run(&self, found: Run) -> Result<ReviewedRun, OpError> {
+        Ok(self.store.read(|connection| {
             let run = run_by_id(connection, found.id)?.unwrap_or(found);
             let (own, around) = (
                 workspace_of(connection, run.id)?,
@@ -46,84 +134,26 @@ impl Ops {
                 .map(|around| run_by_id(connection, around.run))
                 .transpose()?
                 .flatten();
-            Ok::<_, StoreError>((run, own, around))
-        })?;
-        let scratch = self.scratch_of(&run).await?;
-        if call.to.is_none()
-            && !call.kept
-            && scratch.has_tree()
-            && (run.state.is_live() || own.is_some())
-        {
-            let taken = self
-                .take_snapshot(&scratch, &run, SnapshotCause::Look)
-                .await?;
-            self.compare_later(&run, &taken).await?;
-        }
-        drop(only);
-        let all = git::snapshots(scratch.repo(), run.id).await?;
-        let from = match (&own, call.from) {
-            (Some(workspace), None | Some(0)) if !all.is_empty() => {
-                self.base_view(&scratch, &run, workspace).await?
-            }
-            (_, from) => view(run.id, find_snapshot(&run, &all, from, all.first())?),
-        };
-        // In the user's tree, a snapshot before an undo can contain the work of others.
-        let newest = if own.is_none() && around.is_none() {
-            newest_own(&all)
-        } else {
-            all.last()
-        };
-        let to = find_snapshot(&run, &all, call.to, newest)?;
-        let wanted = DiffCall {
-            from: from.commit.clone(),
-            to: to.commit.clone(),
-            paths: call.paths.clone(),
-            stat: call.stat,
-            words: call.words,
-        };
-        let git::Diff { text, is_cut } = scratch.diff(&wanted).await?;
-        let (includes, merged) = match own.as_ref() {
-            Some(workspace) if from.n == 0 => (
-                self.included_changes(&scratch, &run, workspace, &all)
-                    .await?,
-                self.last_merged(&run)?,
-            ),
-            None => (
-                IncludedView {
-                    with_edits: has_edits_between(&run, &all, from.n, to.n),
-                    ..IncludedView::default()
-                },
-                None,
-            ),
-            Some(_) => (IncludedView::default(), None),
-        };
-        let is_missing = |workspace: &&Workspace| {
-            matches!(
-                workspace.state,
-                WorkspaceState::Ready | WorkspaceState::Merged
-            )
-        };
-        let is_elsewhere = self.runner_of(&run)?.is_some();
-        let missing = own
-            .as_ref()
-            .filter(|_| !is_elsewhere && !scratch.has_tree() && !scratch.is_torn())
-            .filter(is_missing);
-        Ok(DiffView {
-            run_id: run.id.to_string(),
-            from,
-            to: view(run.id, to),
-            text,
-            is_cut,
-            merge_order: self
-                .store
-                .read(|connection| merge_order_of(connection, &run))?,
-            includes,
-            merged,
-            workspace_of: around.map(|around| around.name),
-            committed_copies: self.committed_copies(&run).await,
-            missing: missing.map(|workspace| workspace.path.clone()),
-            run_name: run.name,
-        })
+            Ok::<_, StoreError>(ReviewedRun { run, own, around })
+        })?)
+    }
+
+    /// Returns the path of the run's own workspace if it should be there and is not.
+    fn missing_workspace(
+        &self,
+        reviewed: &ReviewedRun,
+        scratch: &Scratch,
+    ) -> Result<Option<String>, OpError> {
+        let is_elsewhere = self.runner_of(&reviewed.run)?.is_some();
+        let is_there = is_elsewhere || scratch.has_tree() || scratch.is_torn();
+        let missing = reviewed.own.as_ref().filter(|workspace| {
+            !is_there
+                && matches!(
+                    workspace.state,
+                    WorkspaceState::Ready | WorkspaceState::Merged
+                )
+        });
+        Ok(missing.map(|workspace| workspace.path.clone()))
     }
 
     /// Describes the commit with which the changes of an isolated run are compared.
@@ -153,7 +183,8 @@ impl Ops {
         Ok(view)
     }
 
-    /// Returns the newest commit of the user's branch that the run has pulled in. A merge counts changes from it.
+    /// Returns the newest commit of the user's branch that the run has pulled in. A merge counts
+    /// changes from it.
     async fn taken_in(
         &self,
         scratch: &Scratch,
@@ -174,7 +205,7 @@ impl Ops {
         let Some(head) = head else { return Ok(None) };
         match scratch.taken_in(&head, &own_head, &workspace.base).await {
             // A merge is refused.
-            Err(git::GitError::Refused(git::Refusal::CrissCross)) => Ok(None),
+            Err(git::GitError::Refused(git::MergeRefusal::CrissCross)) => Ok(None),
             found => Ok(found?),
         }
     }
@@ -243,8 +274,9 @@ impl Ops {
             .map(|merge| merge.snapshot))
     }
 
-    /// Finds a snapshot taken before an undo with file versions that exist nowhere else: not in the run's own work (which excludes changes
-    /// of others between its attempts), not in the user's commit, and not in the tree. Returns its number and the files.
+    /// Finds a snapshot taken before an undo with file versions that exist nowhere else: not in the
+    /// run's own work (which excludes changes of others between its attempts), not in the user's
+    /// commit, and not in the tree. Returns its number and the files.
     pub(super) async fn only_before_undo(
         &self,
         run: &Run,
@@ -293,7 +325,8 @@ impl Ops {
     }
 }
 
-/// Lists the trees that exist besides a run's snapshots: the user's commit, and the work tree if it stays.
+/// Lists the trees that exist besides a run's snapshots: the user's commit, and the work tree if it
+/// stays.
 async fn present(scratch: &Scratch) -> Result<Vec<String>, OpError> {
     let mut present: Vec<String> = Repo::head(scratch.repo()).await?.into_iter().collect();
     if !scratch.is_of_workspace() {
@@ -310,7 +343,8 @@ pub(super) fn own_work(all: &[Snapshot]) -> Vec<&Snapshot> {
         .collect()
 }
 
-/// Returns whether others have changed files between the attempts of a run, from one of its snapshots to another.
+/// Returns whether others have changed files between the attempts of a run, from one of its
+/// snapshots to another.
 fn has_edits_between(run: &Run, all: &[Snapshot], from: u32, to: u32) -> bool {
     let Some(base) = all.iter().find(|snapshot| snapshot.n == from) else {
         return false;
@@ -326,8 +360,4 @@ fn has_edits_between(run: &Run, all: &[Snapshot], from: u32, to: u32) -> bool {
         })
         .collect();
     has_edits(&base.tree, &kept)
-}
-
-fn newest_own(all: &[Snapshot]) -> Option<&Snapshot> {
-    own_work(all).pop()
 }

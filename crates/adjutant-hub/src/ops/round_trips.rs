@@ -1,7 +1,8 @@
-//! How often calls wait for a PostgreSQL server. Like the conformance tests of the store, these run again in a process whose fixtures use one.
+//! How often calls wait for a PostgreSQL server. Like the conformance tests of the store, these run
+//! again in a process whose fixtures use one.
 
 use super::{AttemptId, Caller, Ops};
-use crate::link::{Fact, FactKind};
+use crate::protocol::{Fact, FactKind};
 use crate::store::testing::fixture::{Fixture, fixture, new_run};
 use crate::store::testing::{run_on_newest_server, run_on_server};
 use crate::store::{Key, Run};
@@ -22,8 +23,8 @@ const LOST: usize = 24;
 
 /// Each call is made at least this often: its statements are prepared by the first ones.
 const ROUNDS_MIN: usize = 3;
-/// On a loaded machine a connection counts as idle between two statements, and is checked again. So the calls are repeated until each of them
-/// was made without a pause.
+/// On a loaded machine a connection counts as idle between two statements, and is checked again. So
+/// the calls are repeated until each of them was made without a pause.
 const ROUNDS_MAX: usize = 40;
 
 struct Counted {
@@ -166,7 +167,8 @@ impl Counts {
         }
     }
 
-    /// The first call prepares its statements. Later ones wait longer only because of a commit that is not theirs, or a check.
+    /// The first call prepares its statements. Later ones wait longer only because of a commit that
+    /// is not theirs, or a check.
     fn fewest(&self) -> Option<u64> {
         self.counts.iter().skip(1).min().copied()
     }

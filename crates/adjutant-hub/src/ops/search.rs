@@ -4,7 +4,7 @@ use super::chats::{ChatCaller, shown_entry};
 use super::{OpError, Ops};
 use crate::clock::{self, rfc3339};
 use crate::store::{
-    self, Found, Hit, Query, Source, StoreError, has_unindexed_entries, search_backlog,
+    self, FoundText, Hit, Query, Source, StoreError, has_unindexed_entries, search_backlog,
 };
 use crate::view::{HitKind, Search, SearchHit, SearchHits};
 use adjutant_core::chat::{ChatId, Participant, shown_name};
@@ -50,7 +50,7 @@ fn view(hit: Hit) -> SearchHit {
         (who.to_string(), shown_name(&who, name, None))
     };
     match found {
-        Found::Entry(entry, title) => {
+        FoundText::Entry(entry, title) => {
             let kind = entry.kind;
             let entry = shown_entry(&entry);
             let (message_id, chat_id) = (Some(entry.message_id), Some(entry.chat_id));
@@ -64,7 +64,7 @@ fn view(hit: Hit) -> SearchHit {
                 ..view
             }
         }
-        Found::Request(request) => {
+        FoundText::Request(request) => {
             let (from, name) = run(request.run, &request.run_name);
             SearchHit {
                 kind: HitKind::Request(request.subject.kind()).into(),
@@ -78,7 +78,7 @@ fn view(hit: Hit) -> SearchHit {
                 ..view
             }
         }
-        Found::Report(of) => {
+        FoundText::Report(of) => {
             let (from, name) = run(of.id, &of.name);
             SearchHit {
                 kind: HitKind::Report.into(),
@@ -161,11 +161,12 @@ impl Ops {
             .map_err(|error| OpError::Io(error.to_string()))??)
     }
 
-    /// Indexes a batch of events after a position. Returns the new position and whether there are more.
+    /// Indexes a batch of events after a position. Returns the new position and whether there are
+    /// more.
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn index_some(&self, after: i64) -> Result<(i64, bool), OpError> {
+    pub(crate) async fn index_some(&self, after: i64) -> Result<(i64, bool), OpError> {
         let backlog = self
             .store
             .read(|connection| search_backlog(connection, after))?;
@@ -176,8 +177,8 @@ impl Ops {
         Ok((seq, more))
     }
 
-    /// Indexes the remaining chat entries. Returns whether all are indexed. On a full disk they are not, and a
-    /// search finds only the indexed ones.
+    /// Indexes the remaining chat entries. Returns whether all are indexed. On a full disk they are
+    /// not, and a search finds only the indexed ones.
     async fn index_entries(&self) -> Result<bool, OpError> {
         if !self.store.read(has_unindexed_entries)? {
             return Ok(true);

@@ -135,7 +135,8 @@ fn times(of: &Distribution) -> Option<TimesView> {
     })
 }
 
-/// Returns the time and cost of the tree of a finished run. `None`: one of its runs has not finished.
+/// Returns the time and cost of the tree of a finished run. `None`: one of its runs has not
+/// finished.
 pub(super) fn tree_stats(
     connection: &Connection,
     run: &Run,

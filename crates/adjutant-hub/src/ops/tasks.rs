@@ -1,5 +1,5 @@
-//! Waits stored for MCP clients that poll. One task is one wait; it advances only when it is polled, so nothing runs
-//! in the background.
+//! Waits stored for MCP clients that poll. One task is one wait; it advances only when it is
+//! polled, so nothing runs in the background.
 
 use super::{Caller, OpError, Ops};
 use crate::clock::{self, rfc3339};
@@ -16,9 +16,11 @@ use std::collections::BTreeSet;
 const TTL_MS_MAX: u64 = 7 * 24 * 60 * 60 * 1000;
 /// Maximum number of requests that a task shows to the client's person at once.
 const ASKED_MAX: usize = 10;
-/// Maximum number of requests that the person declined or answered too late in one call, and of those that a task keeps of each.
+/// Maximum number of requests that the person declined or answered too late in one call, and of
+/// those that a task keeps of each.
 const UPDATES_MAX: usize = 1_000;
-/// Maximum number of requests that were closed before the person's answer arrived in a task's message: the newest.
+/// Maximum number of requests that were closed before the person's answer arrived in a task's
+/// message: the newest.
 const CLOSED_SHOWN_MAX: usize = 3;
 
 fn corrupt(error: &serde_json::Error) -> StoreError {
@@ -155,7 +157,7 @@ impl Ops {
         if wait.runs.is_empty() && wait.after.is_none() {
             wait.after = Some(first.cursor);
         }
-        let id = crate::client::random_hex::<16>();
+        let id = crate::hub_client::random_hex::<16>();
         let ttl_ms = i64::try_from(call.ttl_ms.clamp(1, TTL_MS_MAX)).unwrap_or(i64::MAX);
         self.write(caller, move |tx, who| {
             let now = tx.now();

@@ -1,5 +1,6 @@
-//! Tokens for callers over HTTP: making, listing, revoking and checking them. The caller that makes a token sends
-//! only its hash, so no reply that is stored under an idempotency key contains a secret.
+//! Tokens for callers over HTTP: making, listing, revoking and checking them. The caller that makes
+//! a token sends only its hash, so no reply that is stored under an idempotency key contains a
+//! secret.
 
 use super::{Caller, OpError, Ops, random};
 use crate::clock::{self, rfc3339};
@@ -11,13 +12,13 @@ use crate::view::{CreateToken, ListTokens, RevokeToken, TokenList, TokenView};
 use adjutant_core::token::{
     BROWSER_PREFIX, LAUNCHED_PREFIX, PEER_PREFIX, TokenIdentity, TokenRole, expires_at,
 };
-use adjutant_core::{Action, ClientName, Denied, Principal, Time, limits};
+use adjutant_core::{Action, ClientName, Denied, Principal, Time, hex, limits};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use sha2::{Digest, Sha256};
 
 /// How every token begins, so that scanners for secrets can find one.
-pub const TOKEN_PREFIX: &str = "adj_";
+pub(crate) const TOKEN_PREFIX: &str = "adj_";
 /// Maximum number of tokens in use.
 const TOKENS_MAX: usize = 100;
 /// Maximum number of browsers that are signed in. A new one replaces the oldest one.
@@ -34,24 +35,26 @@ pub fn fresh_token() -> String {
 /// Returns the hash under which a token is stored.
 #[must_use]
 pub fn token_hash(token: &str) -> String {
-    hex(&Sha256::digest(token.as_bytes()))
+    hex(Sha256::digest(token))
 }
 
 /// A token that was checked.
 #[derive(Debug, Clone)]
-pub struct TokenAccess {
+pub(crate) struct TokenAccess {
     pub id: i64,
     pub name: String,
     pub identity: TokenIdentity,
     /// It was made for a browser that signed in.
     pub is_browser: bool,
-    /// The program from which alone the token of a browser counts. `None`: no process could be seen at the sign-in.
+    /// The program from which alone the token of a browser counts. `None`: no process could be seen
+    /// at the sign-in.
     pub program: Option<String>,
 }
 
-/// A page that has signed in. The page keeps the token in its memory; `resume` is useless to another program.
+/// A page that has signed in. The page keeps the token in its memory; `resume` is useless to
+/// another program.
 #[derive(Debug, Clone)]
-pub struct SignedIn {
+pub(crate) struct SignedIn {
     pub token: String,
     /// With it, the page continues once, after a reload.
     pub resume: String,
@@ -70,103 +73,102 @@ impl SignedIn {
     }
 }
 
+/// Checks the values of a new token.
+fn checked_token(call: CreateToken) -> Result<NewToken, Denied> {
+    let CreateToken {
+        name,
+        role,
+        client,
+        sha256,
+    } = call;
+    let role = role
+        .known()
+        .ok_or_else(|| Denied::invalid("role", "use client, read-only, person or runner"))?;
+    check_token_name(&name, role)?;
+    if !is_hash(&sha256) {
+        return Err(Denied::invalid(
+            "sha256",
+            "use the SHA-256 of the token, in lower-case hexadecimal",
+        ));
+    }
+    let client = client
+        .map(|client| ClientName::parse(&client))
+        .transpose()?;
+    Ok(NewToken {
+        name,
+        hash: sha256,
+        identity: TokenIdentity::new(role, client)?,
+    })
+}
+
+/// Checks the name of a token that a person makes. Some names are for tokens that the hub makes.
+fn check_token_name(name: &str, role: TokenRole) -> Result<(), Denied> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+    let problem = if !(1..=limits::NAME_BYTES_MAX).contains(&name.len())
+        || !name.chars().all(is_name)
+        || name.starts_with('-')
+    {
+        format!(
+            "use 1 to {} of a-z, A-Z, 0-9, ., _ and -",
+            limits::NAME_BYTES_MAX
+        )
+    } else if role == TokenRole::Peer || name.starts_with(PEER_PREFIX) {
+        "tokens of peers are made with adj peer invite".to_owned()
+    } else if name.starts_with(BROWSER_PREFIX) {
+        format!("names that begin with {BROWSER_PREFIX} are those of browsers (adj ui)")
+    } else if name.starts_with(LAUNCHED_PREFIX) {
+        format!(
+            "names that begin with {LAUNCHED_PREFIX} are those of runners that the hub launches ([pools.NAME] launch)"
+        )
+    } else {
+        return Ok(());
+    };
+    Err(Denied::invalid("name", problem))
+}
+
+/// Refuses a token whose name or secret is in use, and one beyond the limit.
+fn check_can_add(connection: &Connection, new: &NewToken) -> Result<(), StoreError> {
+    if token_by_name(connection, &new.name)?.is_some() {
+        return Err(Denied::conflict(
+            "token",
+            format!(
+                "{} exists; revoke it first, or choose another name",
+                new.name
+            ),
+        )
+        .into());
+    }
+    if token_by_hash(connection, &new.hash)?.is_some() {
+        return Err(Denied::conflict("token", "it is stored under another name".to_owned()).into());
+    }
+    let valid = tokens(connection)?
+        .iter()
+        .filter(|token| token.revoked_at.is_none())
+        .count();
+    if valid >= TOKENS_MAX {
+        return Err(Denied::Limit {
+            what: "tokens",
+            limit: TOKENS_MAX as u64,
+        }
+        .into());
+    }
+    Ok(())
+}
+
 impl Ops {
     /// Stores a token.
     ///
     /// # Errors
     /// The caller is not the person, a value is invalid, or the name is in use.
-    pub async fn create_token(
+    pub(crate) async fn create_token(
         &self,
         caller: Caller,
         call: CreateToken,
     ) -> Result<TokenView, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
-        let CreateToken {
-            name,
-            role,
-            client,
-            sha256,
-        } = call;
-        let role = role
-            .known()
-            .ok_or_else(|| Denied::invalid("role", "use client, read-only, person or runner"))?;
-        let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
-        if !(1..=limits::NAME_BYTES_MAX).contains(&name.len())
-            || !name.chars().all(is_name)
-            || name.starts_with('-')
-        {
-            return Err(Denied::invalid(
-                "name",
-                format!(
-                    "use 1 to {} of a-z, A-Z, 0-9, ., _ and -",
-                    limits::NAME_BYTES_MAX
-                ),
-            )
-            .into());
-        }
-        if role == TokenRole::Peer || name.starts_with(PEER_PREFIX) {
-            return Err(
-                Denied::invalid("name", "tokens of peers are made with adj peer invite").into(),
-            );
-        }
-        if name.starts_with(BROWSER_PREFIX) {
-            return Err(Denied::invalid(
-                "name",
-                format!("names that begin with {BROWSER_PREFIX} are those of browsers (adj ui)"),
-            )
-            .into());
-        }
-        if name.starts_with(LAUNCHED_PREFIX) {
-            let problem = format!(
-                "names that begin with {LAUNCHED_PREFIX} are those of runners that the hub launches ([pools.NAME] launch)"
-            );
-            return Err(Denied::invalid("name", problem).into());
-        }
-        if !is_hash(&sha256) {
-            return Err(Denied::invalid(
-                "sha256",
-                "use the SHA-256 of the token, in lower-case hexadecimal",
-            )
-            .into());
-        }
-        let client = client
-            .map(|client| ClientName::parse(&client))
-            .transpose()?;
-        let new = NewToken {
-            name,
-            hash: sha256,
-            identity: TokenIdentity::new(role, client)?,
-        };
+        let new = checked_token(call)?;
         self.write(caller, move |tx, _| {
-            if token_by_name(tx.connection(), &new.name)?.is_some() {
-                return Err(Denied::conflict(
-                    "token",
-                    format!(
-                        "{} exists; revoke it first, or choose another name",
-                        new.name
-                    ),
-                )
-                .into());
-            }
-            if token_by_hash(tx.connection(), &new.hash)?.is_some() {
-                return Err(Denied::conflict(
-                    "token",
-                    "it is stored under another name".to_owned(),
-                )
-                .into());
-            }
-            if tokens(tx.connection())?
-                .iter()
-                .filter(|token| token.revoked_at.is_none())
-                .count()
-                >= TOKENS_MAX
-            {
-                return Err(Denied::Limit {
-                    what: "tokens",
-                    limit: TOKENS_MAX as u64,
-                }
-                .into());
-            }
+            check_can_add(tx.connection(), &new)?;
             tx.add_token(&new)?;
             let stored = token_by_name(tx.connection(), &new.name)?;
             Ok(view(&stored.ok_or_else(|| {
@@ -180,9 +182,9 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn sign_page_in(&self, program: Option<String>) -> Result<SignedIn, OpError> {
+    pub(crate) async fn sign_page_in(&self, program: Option<String>) -> Result<SignedIn, OpError> {
         let (token, resume, secrets) = SignedIn::secrets();
-        let name = format!("{BROWSER_PREFIX}{}", hex(&random::<4>()));
+        let name = format!("{BROWSER_PREFIX}{}", hex(random::<4>()));
         let new = NewToken {
             name,
             hash: secrets.hash.clone(),
@@ -212,12 +214,13 @@ impl Ops {
         })
     }
 
-    /// Continues a page after a reload, with new secrets. `None`: the code is unknown, was used, or has expired, or the page belongs to another
-    /// program. Where no process can be seen, the page must have been left, so that nobody else can use the code of an open page.
+    /// Continues a page after a reload, with new secrets. `None`: the code is unknown, was used, or
+    /// has expired, or the page belongs to another program. Where no process can be seen, the page
+    /// must have been left, so that nobody else can use the code of an open page.
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn resume_page(
+    pub(crate) async fn resume_page(
         &self,
         code: &str,
         program: Option<String>,
@@ -255,7 +258,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn is_page_known(&self, code: &str) -> Result<bool, OpError> {
+    pub(crate) fn is_page_known(&self, code: &str) -> Result<bool, OpError> {
         let hash = token_hash(code);
         Ok(self
             .store
@@ -263,7 +266,8 @@ impl Ops {
             .is_some_and(|page| !has_expired(&page, clock::now())))
     }
 
-    /// Records that a page was left. Its token expires soon, so that the last calls of the page still count.
+    /// Records that a page was left. Its token expires soon, so that the last calls of the page
+    /// still count.
     ///
     /// # Errors
     /// A failure of the store.
@@ -275,7 +279,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn revoke_expired_tokens(&self) -> Result<(), OpError> {
+    pub(crate) async fn revoke_expired_tokens(&self) -> Result<(), OpError> {
         let now = clock::now();
         if !self
             .store
@@ -303,7 +307,11 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person.
-    pub fn list_tokens(&self, who: &Principal, call: &ListTokens) -> Result<TokenList, OpError> {
+    pub(crate) fn list_tokens(
+        &self,
+        who: &Principal,
+        call: &ListTokens,
+    ) -> Result<TokenList, OpError> {
         Self::check(who, Action::ManageHub)?;
         let all = self.store.read(tokens)?;
         Ok(TokenList {
@@ -341,7 +349,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn check_token(&self, token: &str) -> Result<Option<TokenAccess>, OpError> {
+    pub(crate) async fn check_token(&self, token: &str) -> Result<Option<TokenAccess>, OpError> {
         // The lookup by hash takes no time that depends on how much of a guess is right.
         let hash = token_hash(token);
         let Some(stored) = self
@@ -373,7 +381,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn is_token_in_use(&self, id: i64) -> Result<bool, OpError> {
+    pub(crate) fn is_token_in_use(&self, id: i64) -> Result<bool, OpError> {
         Ok(self
             .store
             .read(tokens)?
@@ -383,7 +391,7 @@ impl Ops {
 
     /// Subscribes to revocations.
     #[must_use]
-    pub fn token_revocations(&self) -> Subscription {
+    pub(crate) fn token_revocations(&self) -> Subscription {
         self.store.wake_ups().subscribe(vec![Topic::Tokens])
     }
 }
@@ -407,10 +415,6 @@ fn in_use(connection: &Connection) -> Result<Vec<Token>, StoreError> {
         .into_iter()
         .filter(|token| token.revoked_at.is_none())
         .collect())
-}
-
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 fn view(token: &Token) -> TokenView {
@@ -438,6 +442,31 @@ fn view(token: &Token) -> TokenView {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn names_of_tokens_that_the_hub_makes_are_refused() {
+        let refused = |name: &str, role| {
+            check_token_name(name, role)
+                .map_or_else(|denied| denied.to_string(), |()| String::new())
+        };
+        assert_eq!(refused("ci-1.main_x", TokenRole::Client), "");
+        for name in [
+            "",
+            "-x",
+            "a b",
+            "é",
+            &"n".repeat(limits::NAME_BYTES_MAX + 1),
+        ] {
+            assert!(refused(name, TokenRole::Client).starts_with("name: use 1 to"));
+        }
+        let hub = format!("{PEER_PREFIX}hub");
+        assert!(refused(&hub, TokenRole::Client).ends_with("adj peer invite"));
+        assert!(refused("hub", TokenRole::Peer).ends_with("adj peer invite"));
+        let browser = format!("{BROWSER_PREFIX}1");
+        assert!(refused(&browser, TokenRole::Person).ends_with("(adj ui)"));
+        let launched = format!("{LAUNCHED_PREFIX}ci-1");
+        assert!(refused(&launched, TokenRole::Runner).ends_with("launch)"));
+    }
 
     #[test]
     fn token_has_256_random_bits() {

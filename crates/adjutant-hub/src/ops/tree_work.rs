@@ -1,5 +1,5 @@
-//! Background tasks about the trees of runs: snapshots after turns, snapshots of siblings while their agents work, and
-//! comparisons.
+//! Background tasks about the trees of runs: snapshots after turns, snapshots of siblings while
+//! their agents work, and comparisons.
 
 use super::conflicts::SIBLINGS_MAX;
 use super::{OpError, Ops};
@@ -18,18 +18,20 @@ const KEEP_MAX: Duration = Duration::from_secs(60);
 /// The interval between snapshots of a working run, which doubles each time up to the maximum.
 const WATCH_AGAIN: Duration = Duration::from_secs(1);
 const WATCH_AGAIN_MAX: Duration = Duration::from_secs(30);
-/// The interval is at least this many times as long as the snapshot took, so that large trees are read less often.
+/// The interval is at least this many times as long as the snapshot took, so that large trees are
+/// read less often.
 const WATCH_SHARE: u32 = 50;
 /// Intervals of runs without a snapshot for this long are dropped.
 const WATCHED_KEPT: Duration = Duration::from_secs(600);
 
-/// Maximum number of git directories kept between turns. Each has an index as large as the repository's.
+/// Maximum number of git directories kept between turns. Each has an index as large as the
+/// repository's.
 const KEPT_MAX: usize = 16;
 
-/// Git directories of live runs, kept between turns so that only changes of a turn are read. The most recently used is
-/// last. A cache: losing it has no effect.
+/// Git directories of live runs, kept between turns so that only changes of a turn are read. The
+/// most recently used is last. A cache: losing it has no effect.
 #[derive(Debug, Default)]
-pub struct TurnScratches(Vec<(RunId, Scratch)>);
+pub(crate) struct TurnScratches(Vec<(RunId, Scratch)>);
 
 impl TurnScratches {
     fn remove(&mut self, run: RunId) -> Option<Scratch> {
@@ -47,7 +49,7 @@ impl TurnScratches {
 
 /// When the next snapshots of working runs may be taken. Losing it has no effect.
 #[derive(Debug, Default)]
-pub struct TreeSchedule(HashMap<RunId, Watch>);
+pub(crate) struct TreeSchedule(HashMap<RunId, Watch>);
 
 #[derive(Debug, Clone, Copy)]
 struct Watch {
@@ -82,7 +84,7 @@ impl TreeSchedule {
 
 /// The remaining tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum TreeWorkLeft {
+pub(crate) enum TreeWorkLeft {
     Unknown,
     /// None, or none before this time.
     Nothing(Option<Instant>),
@@ -93,7 +95,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store. A failure of git is recorded with the run.
-    pub async fn do_tree_work(
+    pub(crate) async fn do_tree_work(
         &self,
         between_turns: &mut TurnScratches,
         watched: &mut TreeSchedule,
@@ -116,7 +118,8 @@ impl Ops {
         Ok(TreeWorkLeft::Unknown)
     }
 
-    /// Looks at the tree of a run in whose workspace an agent works, if another run is to be merged into the same repository.
+    /// Looks at the tree of a run in whose workspace an agent works, if another run is to be merged
+    /// into the same repository.
     async fn watch_tree(
         &self,
         due: DueTreeWork,
@@ -130,7 +133,8 @@ impl Ops {
             ))
         })?;
         let mut is_new = false;
-        // The end of its own attempt has a snapshot; a run that followed it keeps the tree under a name of its own.
+        // The end of its own attempt has a snapshot; a run that followed it keeps the tree under a
+        // name of its own.
         let is_worked_in = |run: &Run| run.state == RunState::Running || !run.state.is_live();
         if let Some(run) = run.filter(|run| is_worked_in(run) && siblings.len() > 1) {
             let looked = async {
@@ -219,7 +223,8 @@ impl Ops {
         Ok(())
     }
 
-    /// Takes a snapshot of a run whose agent has ended a turn. Turns that end meanwhile share one snapshot.
+    /// Takes a snapshot of a run whose agent has ended a turn. Turns that end meanwhile share one
+    /// snapshot.
     async fn snapshot_after_turn(
         &self,
         due: DueTreeWork,

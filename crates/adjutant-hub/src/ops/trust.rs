@@ -1,12 +1,12 @@
-//! Agent configuration in a working directory (servers, hooks, settings): used only while its hash is trusted.
+//! Agent configuration in a working directory (servers, hooks, settings): used only while its hash
+//! is trusted.
 
 use super::{OpError, Ops};
 use crate::files;
 use crate::preset::Preset;
 use crate::store::is_trusted;
-use adjutant_core::Denied;
+use adjutant_core::{Denied, hex};
 use sha2::{Digest, Sha256};
-use std::fmt::Write;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -44,9 +44,31 @@ impl Found {
     }
 }
 
-/// Collects files with these names in a directory and its parents up to the repository's root. `None`: there are
-/// none.
-fn collect(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
+/// Why the configuration of agents in a directory cannot be examined.
+#[derive(Debug, thiserror::Error)]
+enum TrustError {
+    #[error("{}: {source}", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error("{} exceeds the limit of {FILES_MAX} files", path.display())]
+    TooManyFiles { path: PathBuf },
+    #[error("{} and others have more than {BYTES_MAX} bytes", path.display())]
+    TooLarge { path: PathBuf },
+    #[error("{} is a link to a directory, which can change unnoticed", path.display())]
+    LinkToDirectory { path: PathBuf },
+}
+
+impl TrustError {
+    fn of(path: &Path) -> impl Fn(io::Error) -> Self {
+        move |source| Self::File {
+            path: path.to_owned(),
+            source,
+        }
+    }
+}
+
+/// Collects files with these names in a directory and its parents up to the repository's root.
+/// `None`: there are none.
+fn collect(cwd: &Path, names: &[String]) -> Result<Option<Found>, TrustError> {
     let levels: Vec<&Path> = cwd.ancestors().take(ABOVE_MAX).collect();
     let above = levels
         .iter()
@@ -61,36 +83,30 @@ fn collect(cwd: &Path, names: &[String]) -> Result<Option<Found>, String> {
     let mut hash = Sha256::new();
     let mut left = BYTES_MAX;
     for file in &files {
-        let failed = |error: io::Error| format!("{}: {error}", file.display());
+        let failed = TrustError::of(file);
         let name = file.as_os_str().as_encoded_bytes();
         hash.update((name.len() as u64).to_be_bytes());
         hash.update(name);
         let mut content = Vec::new();
         files::open_named(file)
-            .map_err(failed)?
+            .map_err(&failed)?
             .take(left + 1)
             .read_to_end(&mut content)
-            .map_err(failed)?;
-        left = left.checked_sub(content.len() as u64).ok_or_else(|| {
-            format!(
-                "{} and others have more than {BYTES_MAX} bytes",
-                file.display()
-            )
-        })?;
+            .map_err(&failed)?;
+        left = left
+            .checked_sub(content.len() as u64)
+            .ok_or_else(|| TrustError::TooLarge { path: file.clone() })?;
         hash.update((content.len() as u64).to_be_bytes());
         hash.update(content);
     }
-    let hex = hash.finalize().iter().fold(String::new(), |mut hex, byte| {
-        write!(hex, "{byte:02x}").expect("writing to a string never fails");
-        hex
-    });
-    Ok((!files.is_empty()).then_some(Found { hash: hex, files }))
+    let hash = hex(hash.finalize());
+    Ok((!files.is_empty()).then_some(Found { hash, files }))
 }
 
-/// Adds the regular files at and below a path, sorted by name. Links to files are followed, links to directories are
-/// refused.
-fn add_files(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
-    let failed = |error: io::Error| format!("{}: {error}", path.display());
+/// Adds the regular files at and below a path, sorted by name. Links to files are followed, links
+/// to directories are refused.
+fn add_files(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), TrustError> {
+    let failed = TrustError::of(path);
     let meta = match std::fs::metadata(path) {
         Err(error)
             if matches!(
@@ -100,18 +116,17 @@ fn add_files(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
         {
             return Ok(());
         }
-        found => found.map_err(failed)?,
+        found => found.map_err(&failed)?,
     };
     if meta.is_file() {
         if files.len() == FILES_MAX {
-            return Err(format!(
-                "{} exceeds the limit of {FILES_MAX} files",
-                path.display()
-            ));
+            return Err(TrustError::TooManyFiles {
+                path: path.to_owned(),
+            });
         }
         files.push(path.to_owned());
     } else if meta.is_dir() {
-        let entries = std::fs::read_dir(path).map_err(failed)?;
+        let entries = std::fs::read_dir(path).map_err(&failed)?;
         let mut below = entries
             .map(|entry| Ok(entry?.path()))
             .collect::<io::Result<Vec<PathBuf>>>()
@@ -120,10 +135,7 @@ fn add_files(path: &Path, files: &mut Vec<PathBuf>) -> Result<(), String> {
         for entry in below {
             let is_link_to_directory = entry.is_symlink() && entry.is_dir();
             if is_link_to_directory {
-                return Err(format!(
-                    "{} is a link to a directory, which can change unnoticed",
-                    entry.display()
-                ));
+                return Err(TrustError::LinkToDirectory { path: entry });
             }
             add_files(&entry, files)?;
         }
@@ -272,20 +284,23 @@ mod tests {
         std::os::unix::fs::symlink("/etc", dir.join("etc")).expect("made");
         assert!(
             collect(root.path(), &names)
-                .is_err_and(|problem| problem.contains("a link to a directory"))
+                .is_err_and(|problem| matches!(problem, TrustError::LinkToDirectory { .. }))
         );
         std::fs::remove_file(dir.join("etc")).expect("removed");
         File::create(dir.join("large"))
             .and_then(|file| file.set_len(BYTES_MAX + 1))
             .expect("made");
-        assert!(collect(root.path(), &names).is_err_and(|problem| problem.contains("more than")));
+        assert!(
+            collect(root.path(), &names)
+                .is_err_and(|problem| matches!(problem, TrustError::TooLarge { .. }))
+        );
         std::fs::remove_file(dir.join("large")).expect("removed");
         for n in 0..=FILES_MAX {
             File::create(dir.join(n.to_string())).expect("made");
         }
         assert!(
             collect(root.path(), &names)
-                .is_err_and(|problem| problem.contains("exceeds the limit"))
+                .is_err_and(|problem| matches!(problem, TrustError::TooManyFiles { .. }))
         );
     }
 }

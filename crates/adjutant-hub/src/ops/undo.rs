@@ -1,27 +1,54 @@
 //! Restoring the files that a run has changed to one of its snapshots.
 
-use super::changes::{find_snapshot, view};
+use super::changes::view;
 use super::review::own_work;
-use super::{Caller, OpError, Ops, lookup};
-use crate::failpoint;
-use crate::git;
-use crate::store::{
-    StoreError, Undo, interrupted_undo, runs_beside, working_around, workspace_around,
+use super::undo_checks::{
+    ChangedBeside, refuse_changed, refuse_others, refuse_unended, snapshot_to_restore,
+    with_left_alone,
 };
-use crate::user_files::{Cause, LeftAlone};
+use super::{Caller, OpError, Ops, lookup};
+use crate::store::{
+    Run, StoreError, Undo, Workspace, interrupted_undo, runs_beside, working_around,
+    workspace_around,
+};
 use crate::view::{UndoRun, UndoView};
+use crate::{failpoint, git};
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{Action, Denied, RunState, WorkspaceState};
-use std::collections::BTreeSet;
-use std::path::Path;
+use adjutant_core::{Action, Principal, WorkspaceState};
 use std::sync::Arc;
+use tokio::sync::{OwnedMutexGuard, OwnedRwLockWriteGuard};
 
-/// Maximum number of runs or files that an error names.
-const NAMED_MAX: usize = 5;
+/// A run whose files are restored, and what is beside it.
+struct UndoTarget {
+    run: Run,
+    /// The workspace that it has worked in.
+    workspace: Option<Workspace>,
+    /// Runs that have worked in or around its directory at the same time.
+    beside: Vec<Run>,
+}
+
+/// A checked undo.
+struct UndoPlan {
+    target: UndoTarget,
+    scratch: git::Scratch,
+    /// The snapshot of the tree before the undo.
+    before: git::Snapshot,
+    to: git::Snapshot,
+    prepared: git::PreparedUndo,
+    /// The commit that was checked out when the run started, if another one is now.
+    head_before: Option<String>,
+    is_forced: bool,
+}
+
+/// What may not happen to a tree while its files are replaced.
+struct TreeGuards {
+    _restoring: OwnedRwLockWriteGuard<()>,
+    _only: OwnedMutexGuard<()>,
+}
 
 impl Ops {
     /// Waits until no undo replaces files.
-    pub async fn undos_end(&self) {
+    pub(crate) async fn undos_end(&self) {
         drop(self.restoring.read().await);
     }
 
@@ -49,160 +76,132 @@ impl Ops {
         Ok(())
     }
 
-    /// Restores the files that an ended or stopped run has changed to one of its snapshots, after taking a snapshot of the current
-    /// tree. Other files stay.
+    /// Restores the files that an ended or stopped run has changed to one of its snapshots, after
+    /// taking a snapshot of the current tree. Other files stay.
     ///
     /// # Errors
-    /// Unknown or foreign; live; another run works in the directory; no such snapshot; files have changed since; a file is in the way;
-    /// git failed.
+    /// Unknown or foreign; live; another run works in the directory; no such snapshot; files have
+    /// changed since; a file is in the way; git failed.
     pub async fn undo(&self, caller: Caller, call: UndoRun) -> Result<UndoView, OpError> {
         let only = Arc::clone(&self.tree_changes).lock_owned().await;
         if let Some(earlier) = self.stored_reply(&caller)? {
             return Ok(earlier);
         }
-        let who = caller.who.clone();
-        let (run, others, workspace, beside) = self.store.read(|connection| {
-            let run = lookup::run(connection, &who, Action::Undo, &call.run)?;
+        let target = self.undo_target(&caller.who, &call)?;
+        let plan = self.plan_undo(target, &call).await?;
+        // Before the check for live runs, so that a run is either found there or starts after the
+        // last file.
+        let restoring = Arc::clone(&self.restoring).write_owned().await;
+        self.record_undo(caller.of_step("start"), &plan).await?;
+        let guards = TreeGuards {
+            _restoring: restoring,
+            _only: only,
+        };
+        self.restore(guards, caller, plan).await
+    }
+
+    /// Finds the run of an undo, which must have ended or stopped, with no others at work.
+    fn undo_target(&self, who: &Principal, call: &UndoRun) -> Result<UndoTarget, OpError> {
+        let (target, others) = self.store.read(|connection| {
+            let run = lookup::run(connection, who, Action::Undo, &call.run)?;
             let others = working_around(connection, &run.cwd, run.id)?;
-            let workspace = workspace_around(connection, &run.cwd)?;
-            let beside = runs_beside(connection, &run)?;
-            Ok::<_, StoreError>((run, others, workspace, beside))
+            let target = UndoTarget {
+                workspace: workspace_around(connection, &run.cwd)?,
+                beside: runs_beside(connection, &run)?,
+                run,
+            };
+            Ok::<_, StoreError>((target, others))
         })?;
-        if run.state.is_live() || run.state == RunState::Queued {
-            return Err(Denied::WrongState {
-                run: run.name.clone(),
-                state: run.state.word(),
-                wanted: "undone; pause or cancel it first",
-            }
-            .into());
-        }
+        refuse_unended(&target.run)?;
         if !call.force {
             refuse_others(&others)?;
         }
-        let scratch = self.scratch_of(&run).await?;
+        Ok(target)
+    }
+
+    /// Takes a snapshot of the tree, and checks what is to be restored. Changes no file.
+    async fn plan_undo(&self, target: UndoTarget, call: &UndoRun) -> Result<UndoPlan, OpError> {
+        let run = &target.run;
+        let scratch = self.scratch_of(run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
-        let is_start = |first: &&git::Snapshot| {
-            first
-                .cause
-                .is_none_or(|cause| cause == SnapshotCause::Start)
-        };
-        if call.to.is_none()
-            && !call.force
-            && let Some(first) = all.first().filter(|first| !is_start(first))
-        {
-            let problem = format!(
-                "the state before {} could not be kept: name a snapshot (adj show lists them), or restore {} with --force",
-                run.name, first.n
-            );
-            return Err(Denied::invalid("snapshot", problem).into());
-        }
-        let to = find_snapshot(&run, &all, call.to, all.first())?.clone();
+        let to = snapshot_to_restore(run, &all, call)?.clone();
         if let Some(interrupted) = self
             .store
             .read(|connection| interrupted_undo(connection, run.id))?
         {
             self.settle_undo(&scratch, &interrupted).await?;
         }
+        let own = own_work(&all);
         // Before the snapshot, so that a save during or after it is noticed.
-        let start = git::UndoStart::read(&scratch, &to, &own_work(&all)).await?;
+        let start = git::UndoStart::read(&scratch, &to, &own).await?;
         let before = self
-            .take_snapshot(&scratch, &run, SnapshotCause::Undo)
+            .take_snapshot(&scratch, run, SnapshotCause::Undo)
             .await?;
         failpoint::save("snapshot");
-        let (mut of_others, mut of_each) = (BTreeSet::new(), Vec::new());
-        for other in beside.iter().filter(|other| other.parent != Some(run.id)) {
-            let all = git::snapshots(scratch.repo(), other.id).await?;
-            let changed = git::changed_by_run(&scratch, &own_work(&all)).await?;
-            of_others.extend(changed.iter().cloned());
-            of_each.push((other.name.clone(), changed));
+        let beside = changed_beside(&scratch, &target).await?;
+        let undo = git::Undo {
+            scratch: &scratch,
+            now: &before,
+            to: &to,
+            own: &own,
+        };
+        let prepared = undo.prepare(start, &beside.files()).await?;
+        if !call.force {
+            refuse_changed(&prepared, beside).map_err(git::GitError::from)?;
         }
-        let git::PreparedUndo {
-            restore,
-            changed_since,
-            changed_beside,
-            not_removed,
-            outside,
-            mut left_alone,
-        } = git::prepare_undo(&scratch, start, &before, &to, &own_work(&all), &of_others).await?;
-        if !changed_since.is_empty() && !call.force {
-            return Err(
-                git::GitError::from(git::Refusal::ChangedSince(name_files(changed_since))).into(),
-            );
-        }
-        if !changed_beside.is_empty() && !call.force {
-            let is_of = |changed: &BTreeSet<Vec<u8>>| {
-                changed_beside
-                    .iter()
-                    .any(|file| changed.contains(file.as_bytes()))
-            };
-            let runs: Vec<String> = of_each
-                .into_iter()
-                .filter(|(_, changed)| is_of(changed))
-                .map(|(name, _)| name)
-                .collect();
-            let (runs, files) = (name_files(runs), name_files(changed_beside));
-            return Err(git::GitError::from(git::Refusal::ChangedBeside { runs, files }).into());
-        }
-        let head_before = match all
+        let first = all
             .first()
-            .filter(|first| first.n == to.n && workspace.is_none())
-        {
+            .filter(|first| first.n == to.n && target.workspace.is_none());
+        let head_before = match first {
             Some(first) => git::head_before(&scratch, first).await?,
             None => None,
         };
         let head = scratch.repo().head().await?;
-        let text = format!(
-            "restores snapshot {}, files: {}; before: snapshot {}",
-            to.n,
-            restore.count(),
-            before.snapshot.n
-        );
-        let id = run.id;
-        let undo = Undo {
-            run: id,
-            to: to.n,
-            before: before.snapshot.n,
+        Ok(UndoPlan {
+            head_before: head_before
+                .filter(|before| head.as_ref().is_some_and(|head| head != before)),
+            target,
+            scratch,
+            before: before.snapshot,
+            to,
+            prepared,
             is_forced: call.force,
-        };
-        // Before the check for live runs, so that a run is either found there or starts after the last file.
-        let restoring = Arc::clone(&self.restoring).write_owned().await;
-        self.write(caller.of_step("start"), move |tx, who| {
-            let run = tx.run(id)?;
+        })
+    }
+
+    /// Records an undo before it replaces files.
+    async fn record_undo(&self, caller: Caller, plan: &UndoPlan) -> Result<(), OpError> {
+        let (undo, text) = (plan.record(), plan.describe());
+        self.write(caller, move |tx, who| {
+            let run = tx.run(undo.run)?;
             // It may have been resumed since, and others started.
-            if run.state.is_live() || run.state == RunState::Queued {
-                return Err(Denied::WrongState {
-                    run: run.name.clone(),
-                    state: run.state.word(),
-                    wanted: "undone; pause or cancel it first",
-                }
-                .into());
-            }
+            refuse_unended(&run)?;
             if !undo.is_forced {
                 refuse_others(&working_around(tx.connection(), &run.cwd, run.id)?)?;
             }
             tx.start_undo(&undo, who, &text)
         })
-        .await?;
-        let view = UndoView {
-            run_id: run.id.to_string(),
-            run_name: run.name,
-            before: view(id, &before.snapshot),
-            to: view(id, &to),
-            not_removed,
-            head_before: head_before
-                .filter(|before| head.as_ref().is_some_and(|head| head != before)),
-            outside,
-            tree: scratch.tree().display().to_string(),
-            is_merged: workspace
-                .as_ref()
-                .is_some_and(|workspace| workspace.state == WorkspaceState::Merged),
-            repository: workspace.map(|workspace| workspace.repository),
-            ..UndoView::default()
-        };
+        .await
+    }
+
+    /// Replaces the files, and records the end.
+    async fn restore(
+        &self,
+        guards: TreeGuards,
+        caller: Caller,
+        plan: UndoPlan,
+    ) -> Result<UndoView, OpError> {
         let (ops, runtime) = (self.clone(), tokio::runtime::Handle::current());
+        let (id, view) = (plan.target.run.id, plan.view());
+        let git::PreparedUndo {
+            restore,
+            mut left_alone,
+            ..
+        } = plan.prepared;
+        let scratch = plan.scratch;
         // On a thread, so that a disconnecting caller does not interrupt it.
         let apply = move || {
-            let (_only, _restoring) = (only, restoring);
+            let _guards = guards;
             failpoint::hold("held");
             let restored = restore.apply_blocking();
             drop(scratch);
@@ -235,52 +234,63 @@ impl Ops {
     }
 }
 
-/// Adds the files that were left alone, because a program has changed them or has them open.
-fn with_left_alone(mut view: UndoView, files: Vec<(String, LeftAlone)>) -> UndoView {
-    for (file, LeftAlone { cause, kept_as }) in files {
-        if let Some(name) = kept_as {
-            view.kept_beside.push(
-                Path::new(&file)
-                    .with_file_name(name)
-                    .to_string_lossy()
-                    .into_owned(),
-            );
-        }
-        match cause {
-            Cause::Changed => view.changed_meanwhile.push(file),
-            Cause::InUse => view.in_use.push(file),
+impl UndoPlan {
+    fn record(&self) -> Undo {
+        Undo {
+            run: self.target.run.id,
+            to: self.to.n,
+            before: self.before.n,
+            is_forced: self.is_forced,
         }
     }
-    view
-}
 
-/// Refuses while other runs work in or around the directory. A run that waits for an answer does not.
-fn refuse_others(names: &[String]) -> Result<(), Denied> {
-    if names.is_empty() {
-        return Ok(());
-    }
-    let names = names
-        .iter()
-        .take(NAMED_MAX)
-        .cloned()
-        .collect::<Vec<_>>()
-        .join(", ");
-    Err(Denied::conflict(
-        "run",
+    /// Describes the undo for its event.
+    fn describe(&self) -> String {
         format!(
-            "{names} works in or around the same directory: wait for it, or pause it; --force does not wait"
-        ),
-    ))
+            "restores snapshot {}, files: {}; before: snapshot {}",
+            self.to.n,
+            self.prepared.restore.count(),
+            self.before.n
+        )
+    }
+
+    /// Returns the view of the undo, without the files that it replaces.
+    fn view(&self) -> UndoView {
+        let UndoTarget { run, workspace, .. } = &self.target;
+        UndoView {
+            run_id: run.id.to_string(),
+            run_name: run.name.clone(),
+            before: view(run.id, &self.before),
+            to: view(run.id, &self.to),
+            not_removed: self.prepared.not_removed.clone(),
+            head_before: self.head_before.clone(),
+            outside: self.prepared.outside.clone(),
+            tree: self.scratch.tree().display().to_string(),
+            is_merged: workspace
+                .as_ref()
+                .is_some_and(|workspace| workspace.state == WorkspaceState::Merged),
+            repository: workspace
+                .as_ref()
+                .map(|workspace| workspace.repository.clone()),
+            ..UndoView::default()
+        }
+    }
 }
 
-/// Names the files that others have changed.
-fn name_files(mut files: Vec<String>) -> String {
-    let more = files.len().saturating_sub(2 * NAMED_MAX);
-    files.truncate(2 * NAMED_MAX);
-    let more = if more == 0 {
-        String::new()
-    } else {
-        format!(" and {more} more")
-    };
-    format!("{}{more}", files.join(", "))
+/// Lists the files that other runs have changed at the same time. The changes of a child run count
+/// as those of its parent.
+async fn changed_beside(
+    scratch: &git::Scratch,
+    target: &UndoTarget,
+) -> Result<ChangedBeside, git::GitError> {
+    let mut changed = Vec::new();
+    for other in &target.beside {
+        if other.parent == Some(target.run.id) {
+            continue;
+        }
+        let all = git::snapshots(scratch.repo(), other.id).await?;
+        let files = git::changed_by_run(scratch, &own_work(&all)).await?;
+        changed.push((other.name.clone(), files));
+    }
+    Ok(ChangedBeside(changed))
 }

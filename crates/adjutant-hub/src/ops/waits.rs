@@ -22,7 +22,8 @@ use tokio::time::Instant;
 const RUNS_MAX: usize = 200;
 /// Maximum number of open requests, ended runs and working runs in the result of a wait.
 const SHOWN_MAX: u32 = 100;
-/// How long the reply about a report waits for the end of its process, which mostly follows at once, in milliseconds.
+/// How long the reply about a report waits for the end of its process, which mostly follows at
+/// once, in milliseconds.
 const REPORT_SETTLES_MS: i64 = 2_000;
 /// Default number of events in a page.
 const EVENTS_DEFAULT: u32 = 200;
@@ -36,7 +37,8 @@ struct WaitSnapshot {
     stopped_more: u64,
     ended: Vec<Run>,
     working: Vec<Run>,
-    /// A working run has gone silent, started retrying, passed its estimate, hit a rate limit or nearly used up its budget since then.
+    /// A working run has gone silent, started retrying, passed its estimate, hit a rate limit or
+    /// nearly used up its budget since then.
     is_noticed: bool,
     /// When the earliest of the working runs that have reported since then did so.
     reported_at: Option<Time>,
@@ -46,8 +48,9 @@ struct WaitSnapshot {
 }
 
 impl WaitSnapshot {
-    /// Returns when a report ends a wait for attention. Its process mostly ends at once, so that one result shows both. `known`: the time that
-    /// the wait has chosen before, so that a changed wall clock postpones it once at most.
+    /// Returns when a report ends a wait for attention. Its process mostly ends at once, so that
+    /// one result shows both. `known`: the time that the wait has chosen before, so that a changed
+    /// wall clock postpones it once at most.
     fn report_counts_at(&self, until: WaitUntil, known: Option<Instant>) -> Option<Instant> {
         let reported_at = self.reported_at.filter(|_| until == WaitUntil::Attention)?;
         let left_ms = REPORT_SETTLES_MS
@@ -58,8 +61,8 @@ impl WaitSnapshot {
         )
     }
 
-    /// Returns how the wait ends, if it does. `counts_reports`: reports end it. `is_asked`: a person is being asked about this request, so
-    /// that it ends no wait.
+    /// Returns how the wait ends, if it does. `counts_reports`: reports end it. `is_asked`: a
+    /// person is being asked about this request, so that it ends no wait.
     fn outcome(
         &self,
         until: WaitUntil,
@@ -69,8 +72,8 @@ impl WaitSnapshot {
     ) -> Option<WaitOutcome> {
         let (asked, needs): (Vec<&Request>, Vec<&Request>) =
             self.needs.iter().partition(|request| is_asked(request));
-        // Stuck: no run can continue until a person or a client acts. A run that waits for a stopped child is stuck
-        // too.
+        // Stuck: no run can continue until a person or a client acts. A run that waits for a
+        // stopped child is stuck too.
         let needs_below = needs.iter().any(|request| request.blocking) || !self.stopped.is_empty();
         let asks = |run: &Run| {
             asked
@@ -104,10 +107,102 @@ impl WaitSnapshot {
     }
 }
 
-/// Returns whether a run is being cancelled, so that its requests need no answer. The requests of a run that is
-/// being paused still do.
+/// Returns whether a run is being cancelled, so that its requests need no answer. The requests of a
+/// run that is being paused still do.
 fn is_stopping(run: &Run) -> bool {
     run.state == RunState::Stopping(StopReason::Cancelled)
+}
+
+fn named_runs(
+    connection: &Connection,
+    who: &Principal,
+    call: &Wait,
+) -> Result<Vec<Run>, StoreError> {
+    call.runs
+        .iter()
+        .map(|given| lookup::run(connection, who, Action::See, given))
+        .collect()
+}
+
+/// A wait in progress.
+struct Waiting<'a, F> {
+    ops: &'a Ops,
+    who: &'a Principal,
+    call: &'a Wait,
+    /// Those of the named runs.
+    ids: Vec<RunId>,
+    /// Whether a person is being asked about a request.
+    is_asked: F,
+    /// `None`: nothing has been read yet.
+    scope: Option<WaitScope>,
+    /// When a report ends the wait.
+    report_counts_at: Option<Instant>,
+}
+
+impl<F: Fn(&Request) -> bool> Waiting<'_, F> {
+    /// Reads the runs. `None`: the wait continues.
+    fn look(
+        &mut self,
+        connection: &Connection,
+        is_over: bool,
+    ) -> Result<Option<(Waited, Vec<RequestView>)>, StoreError> {
+        let mut runs = Vec::new();
+        if self.scope.is_none() {
+            // A caller without access learns nothing from the wait.
+            runs = named_runs(connection, self.who, self.call)?;
+        }
+        let scope = match &self.scope {
+            Some(scope) => scope,
+            None => {
+                let scope = self.begin(connection)?;
+                &*self.scope.insert(scope)
+            }
+        };
+        let snapshot = if scope.ids.is_empty() {
+            snapshot_all(connection, self.who, scope)?
+        } else {
+            snapshot_named(connection, self.who, scope, runs)?
+        };
+        let until = self.call.until;
+        self.report_counts_at = snapshot.report_counts_at(until, self.report_counts_at);
+        let counts_reports =
+            is_over || self.report_counts_at.is_some_and(|at| Instant::now() >= at);
+        let names_runs = !scope.ids.is_empty();
+        let outcome = snapshot.outcome(until, names_runs, counts_reports, &self.is_asked);
+        if outcome.is_none() && !is_over && !snapshot.needs.iter().any(&self.is_asked) {
+            return Ok(None);
+        }
+        let asked: Vec<Request> = snapshot
+            .needs
+            .iter()
+            .filter(|request| (self.is_asked)(request))
+            .cloned()
+            .collect();
+        let waited = self.ops.waited(
+            connection,
+            self.who,
+            scope,
+            &snapshot,
+            outcome.unwrap_or(WaitOutcome::Timeout),
+        )?;
+        Ok(Some((waited, render::requests(&asked))))
+    }
+
+    fn begin(&self, connection: &Connection) -> Result<WaitScope, StoreError> {
+        let began = last_seq(connection)?;
+        let given = self
+            .call
+            .after
+            .map(|after| position_in_events(connection, self.ops.store.eras(), after))
+            .transpose()?;
+        Ok(WaitScope {
+            ids: self.ids.clone(),
+            given: given.map(|given| EventSeq(given.after)),
+            after: given.map_or(began, |given| EventSeq(given.after)),
+            is_reset: given.is_some_and(|given| given.is_reset),
+            new_reports: self.call.new_reports,
+        })
+    }
 }
 
 impl Ops {
@@ -119,8 +214,8 @@ impl Ops {
         Ok(self.wait_unless(who, call, |_| false).await?.0)
     }
 
-    /// Waits like [`Ops::wait`], but not because of requests about which a person is being asked. Returns these as well, at once: then
-    /// the outcome is `timeout`.
+    /// Waits like [`Ops::wait`], but not because of requests about which a person is being asked.
+    /// Returns these as well, at once: then the outcome is `timeout`.
     ///
     /// # Errors
     /// A run is unknown or foreign.
@@ -135,86 +230,33 @@ impl Ops {
             return Err(Denied::invalid("runs", format!("at most {RUNS_MAX}")).into());
         }
         let deadline = super::end_of_wait(call.wait_ms);
-        // An id gives its topic directly; anything else is looked up first.
-        let ids: Option<Vec<RunId>> = call
-            .runs
-            .iter()
-            .map(|given| RunId::parse(given).ok())
-            .collect();
-        let resolve = |connection: &Connection| {
-            call.runs
-                .iter()
-                .map(|given| lookup::run(connection, who, Action::See, given))
-                .collect::<Result<Vec<_>, StoreError>>()
-        };
-        let ids = match ids {
-            Some(ids) => ids,
-            None => self.store.read(resolve)?.iter().map(|run| run.id).collect(),
-        };
+        let ids = self.ids_of(who, call)?;
         let topics = match who {
             _ if !ids.is_empty() => ids.iter().map(|run| Topic::Run(*run)).collect(),
             Principal::Person => vec![Topic::All],
             who => vec![Topic::Owner(who.to_string())],
         };
         let subscription = self.store.wake_ups().subscribe(topics);
-        let mut span: Option<WaitScope> = None;
-        let mut report_counts_at = None;
+        let mut waiting = Waiting {
+            ops: self,
+            who,
+            call,
+            ids,
+            is_asked,
+            scope: None,
+            report_counts_at: None,
+        };
         loop {
             let is_over = Instant::now() >= deadline;
-            let waited = self.store.read(|connection| {
-                let mut runs = Vec::new();
-                let span = match &span {
-                    Some(span) => span,
-                    None => {
-                        // A caller without access learns nothing from the wait.
-                        runs = resolve(connection)?;
-                        let began = last_seq(connection)?;
-                        let given = call
-                            .after
-                            .map(|after| position_in_events(connection, self.store.eras(), after))
-                            .transpose()?;
-                        &*span.insert(WaitScope {
-                            ids: ids.clone(),
-                            given: given.map(|given| EventSeq(given.after)),
-                            after: given.map_or(began, |given| EventSeq(given.after)),
-                            is_reset: given.is_some_and(|given| given.is_reset),
-                            new_reports: call.new_reports,
-                        })
-                    }
-                };
-                let snapshot = if span.ids.is_empty() {
-                    snapshot_all(connection, who, span)?
-                } else {
-                    snapshot_named(connection, who, span, runs)?
-                };
-                report_counts_at = snapshot.report_counts_at(call.until, report_counts_at);
-                let counts_reports =
-                    is_over || report_counts_at.is_some_and(|at| Instant::now() >= at);
-                match snapshot.outcome(call.until, !span.ids.is_empty(), counts_reports, &is_asked)
-                {
-                    None if !is_over && !snapshot.needs.iter().any(&is_asked) => Ok(None),
-                    outcome => {
-                        let asked: Vec<Request> = snapshot
-                            .needs
-                            .iter()
-                            .filter(|request| is_asked(request))
-                            .cloned()
-                            .collect();
-                        let waited = self.waited(
-                            connection,
-                            who,
-                            span,
-                            &snapshot,
-                            outcome.unwrap_or(WaitOutcome::Timeout),
-                        )?;
-                        Ok(Some((waited, render::requests(&asked))))
-                    }
-                }
-            })?;
+            let waited = self
+                .store
+                .read(|connection| waiting.look(connection, is_over))?;
             if let Some(waited) = waited {
                 return Ok(waited);
             }
-            let look_again = report_counts_at.map_or(deadline, |at| deadline.min(at));
+            let look_again = waiting
+                .report_counts_at
+                .map_or(deadline, |at| deadline.min(at));
             if tokio::time::timeout_at(look_again, subscription.wait())
                 .await
                 .is_err()
@@ -222,6 +264,25 @@ impl Ops {
                 continue;
             }
         }
+    }
+
+    /// Returns the ids of the named runs. An id gives its topic directly; anything else is looked
+    /// up first.
+    fn ids_of(&self, who: &Principal, call: &Wait) -> Result<Vec<RunId>, OpError> {
+        let ids: Option<Vec<RunId>> = call
+            .runs
+            .iter()
+            .map(|given| RunId::parse(given).ok())
+            .collect();
+        Ok(match ids {
+            Some(ids) => ids,
+            None => self
+                .store
+                .read(|connection| named_runs(connection, who, call))?
+                .iter()
+                .map(|run| run.id)
+                .collect(),
+        })
     }
 
     fn waited(
@@ -293,11 +354,12 @@ impl Ops {
         Ok(self.store.read(last_seq)?.0)
     }
 
-    /// Returns whether the history has a position: it is neither beyond the end nor one that the database has lost.
+    /// Returns whether the history has a position: it is neither beyond the end nor one that the
+    /// database has lost.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn has_event_position(&self, position: i64) -> Result<bool, OpError> {
+    pub(crate) fn has_event_position(&self, position: i64) -> Result<bool, OpError> {
         Ok(!self
             .store
             .read(|connection| position_in_events(connection, self.store.eras(), position))?
@@ -381,8 +443,9 @@ impl WaitScope {
         (is_unconfirmed || report.seq > self.after).then_some(report.at)
     }
 
-    /// Returns whether a run in progress became silent, retried, exceeded its estimate, was denied to write or hit a rate limit
-    /// after the wait's position. Each is reported once: a wait without a cursor reports only what happens from then on.
+    /// Returns whether a run in progress became silent, retried, exceeded its estimate, was denied
+    /// to write or hit a rate limit after the wait's position. Each is reported once: a wait
+    /// without a cursor reports only what happens from then on.
     fn is_noticed(&self, run: &Run) -> bool {
         let is_limited = matches!(run.state, RunState::Stopped { reason, .. } if reason.waits_for_model())
             && run.end_seq > Some(self.after);

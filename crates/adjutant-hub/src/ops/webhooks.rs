@@ -31,7 +31,8 @@ impl Ops {
         Ok(hooks)
     }
 
-    /// Returns the next delivery for a webhook, and the earliest time for it. In quiet hours of its person, that is their end.
+    /// Returns the next delivery for a webhook, and the earliest time for it. In quiet hours of its
+    /// person, that is their end.
     ///
     /// # Errors
     /// A failure of the store.
@@ -118,20 +119,20 @@ impl Ops {
         Ok(json!({"type": kind, "timestamp": rfc3339(*at), "data": data}))
     }
 
-    /// Records the result of a delivery.
+    /// Records the result of a delivery. `problem`: why it has failed.
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn note_delivery(
+    pub(crate) async fn note_delivery(
         &self,
         hook: &Webhook,
         delivery: &Delivery,
-        delivered: Result<(), String>,
+        problem: Option<String>,
     ) -> Result<(), OpError> {
         let (no, url) = (delivery.no, hook.key.clone());
-        let note = self.store.write(move |tx| match &delivered {
-            Ok(()) => tx.delivered(no),
-            Err(problem) => {
+        let note = self.store.write(move |tx| match &problem {
+            None => tx.delivered(no),
+            Some(problem) => {
                 tx.not_delivered(no, problem)?;
                 tx.trim_outbox(&url)
             }
@@ -151,7 +152,7 @@ impl Ops {
     ///
     /// # Errors
     /// Another caller, or a failure of the store.
-    pub fn list_webhooks(&self, who: &Principal) -> Result<WebhookList, OpError> {
+    pub(crate) fn list_webhooks(&self, who: &Principal) -> Result<WebhookList, OpError> {
         Self::check(who, Action::ManageHub)?;
         Ok(WebhookList {
             webhooks: self.webhooks()?,
@@ -162,7 +163,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or the address matches no webhook or more than one.
-    pub async fn retry_webhooks(
+    pub(crate) async fn retry_webhooks(
         &self,
         caller: Caller,
         call: RetryWebhooks,
@@ -188,8 +189,8 @@ impl Ops {
         .await
     }
 
-    /// Returns the state of the configured webhooks, or of the known ones where the configuration cannot be read.
-    /// Only the origin of an address is shown: the path may be a secret.
+    /// Returns the state of the configured webhooks, or of the known ones where the configuration
+    /// cannot be read. Only the origin of an address is shown: the path may be a secret.
     ///
     /// # Errors
     /// A failure of the store.

@@ -4,11 +4,11 @@ use super::{OpError, Ops};
 use crate::config::{self, Home};
 use crate::failpoint::failpoint;
 use crate::git::{self, Git, Scratch};
-use crate::link::{TreeStart, WorkspaceOrder};
+use crate::protocol::{TreeStart, WorkspaceOrder};
 use crate::store::{
     Connection, NewWorkspace, StoreError, Workspace, run_by_id, workspace_around, workspace_of,
 };
-use adjutant_core::{Denied, Isolation, RunId, WorkspaceSpec, WorkspaceState};
+use adjutant_core::{Denied, Isolation, RunId, WorkspaceSpec, WorkspaceState, hex};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -24,11 +24,12 @@ const BEHIND_MAX: Duration = Duration::from_secs(5);
 const CACHE_ID_BYTES: usize = 6;
 
 impl Ops {
-    /// Resolves the repository and the base of a new run's workspace, `with_changes` including the user's
-    /// uncommitted changes. `None`: the run is not isolated.
+    /// Resolves the repository and the base of a new run's workspace, `with_changes` including the
+    /// user's uncommitted changes. `None`: the run is not isolated.
     ///
     /// # Errors
-    /// Git is missing, the directory is not in a repository with a commit, or it is in another run's workspace.
+    /// Git is missing, the directory is not in a repository with a commit, or it is in another
+    /// run's workspace.
     pub(super) async fn plan_workspace(
         &self,
         cwd: &str,
@@ -76,7 +77,7 @@ impl Ops {
             let dir = self
                 .home
                 .runs_dir()
-                .join(format!("git-{}", crate::client::random_hex::<8>()));
+                .join(format!("git-{}", crate::hub_client::random_hex::<8>()));
             // Files that are copied can be secrets: they are not kept in a commit.
             let scratch = Scratch::new(repo, &self.home.dir, &dir)
                 .await?
@@ -128,9 +129,10 @@ impl Ops {
         .await?)
     }
 
-    /// Chooses the commit that the workspace of a run is created from, when the first attempt starts that can create it: the tip of the
-    /// branch that was checked out at the dispatch. What was promised at the dispatch stays: a commit without a branch, and one with the
-    /// user's uncommitted changes. The store has the choice before anything uses it.
+    /// Chooses the commit that the workspace of a run is created from, when the first attempt
+    /// starts that can create it: the tip of the branch that was checked out at the dispatch. What
+    /// was promised at the dispatch stays: a commit without a branch, and one with the user's
+    /// uncommitted changes. The store has the choice before anything uses it.
     pub(super) async fn settle_base(
         &self,
         run: RunId,
@@ -188,8 +190,8 @@ impl Ops {
         Ok(())
     }
 
-    /// Returns how many commits the branch that a workspace was created from has had since. `None`: there is no such branch, or git
-    /// failed, which is logged.
+    /// Returns how many commits the branch that a workspace was created from has had since. `None`:
+    /// there is no such branch, or git failed, which is logged.
     pub(super) async fn behind_of(&self, run: RunId) -> Option<u64> {
         let counted = async {
             let Some(workspace) = self
@@ -219,7 +221,8 @@ impl Ops {
         }
     }
 
-    /// Pins the base of a new run with a ref in its repository. A failure is logged; the supervisor tries again.
+    /// Pins the base of a new run with a ref in its repository. A failure is logged; the supervisor
+    /// tries again.
     pub(super) async fn pin_base(&self, run: RunId, new: &NewWorkspace) {
         let repository = Path::new(&new.repository);
         let pinned = async {
@@ -237,11 +240,13 @@ impl Ops {
 #[derive(Debug, Clone)]
 pub(super) struct MergeBase {
     pub commit: String,
-    /// The commit may be a parent of the run's commits. Otherwise it is a snapshot, which stays hidden.
+    /// The commit may be a parent of the run's commits. Otherwise it is a snapshot, which stays
+    /// hidden.
     pub is_public: bool,
 }
 
-/// Returns the base of the changes of an isolated run. Uncommitted changes that it started with are not its own.
+/// Returns the base of the changes of an isolated run. Uncommitted changes that it started with are
+/// not its own.
 pub(super) fn workspace_base(workspace: &Workspace) -> MergeBase {
     match &workspace.changes {
         Some(changes) => MergeBase {
@@ -301,12 +306,7 @@ pub(super) fn order_of(
 
 /// Returns the directory that has the shared caches of a repository.
 pub(super) fn cache_root(home: &Home, repository: &str) -> PathBuf {
-    let digest = Sha256::digest(repository.as_bytes());
-    let id: String = digest
-        .iter()
-        .take(CACHE_ID_BYTES)
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
+    let id = hex(&Sha256::digest(repository)[..CACHE_ID_BYTES]);
     let name = Path::new(repository)
         .file_name()
         .map_or_else(String::new, |name| name.to_string_lossy().into_owned());
@@ -320,7 +320,8 @@ pub(super) fn is_cache_root(name: &str) -> bool {
     })
 }
 
-/// Returns the directories that a workspace shares with others of its repository, by the variables that name them.
+/// Returns the directories that a workspace shares with others of its repository, by the variables
+/// that name them.
 pub(super) fn cache_dirs(home: &Home, workspace: &Workspace) -> BTreeMap<String, PathBuf> {
     let of_repository = cache_root(home, &workspace.repository);
     // An absolute directory replaces that of the repository.
@@ -332,8 +333,8 @@ pub(super) fn cache_dirs(home: &Home, workspace: &Workspace) -> BTreeMap<String,
         .collect()
 }
 
-/// Returns the directory whose agent configuration applies to a run: its working directory or, until its workspace
-/// exists, the corresponding directory of the user's repository.
+/// Returns the directory whose agent configuration applies to a run: its working directory or,
+/// until its workspace exists, the corresponding directory of the user's repository.
 pub(super) fn source_of(cwd: &str, workspace: Option<&WorkspaceOrder>) -> String {
     match workspace {
         Some(workspace) if !Path::new(cwd).exists() => {

@@ -1,9 +1,10 @@
-//! The caller of a tool, and waiting on its behalf: within the time that its client allows, with progress
-//! notifications, and until it cancels.
+//! The caller of a tool, and waiting on its behalf: within the time that its client allows, with
+//! progress notifications, and until it cancels.
 
-use super::refusal::Refusal;
-use super::session::{ConnectionNumber, InSession, Session};
+use super::refusal::ToolRefusal;
+use super::session::{ConnectionNumber, InSession, McpSession};
 use crate::view::codes;
+use adjutant_core::units::duration;
 use rmcp::RoleServer;
 use rmcp::model::{
     ClientResult, ElicitRequest, ElicitRequestParams, InputResponses, ProgressNotificationParam,
@@ -38,7 +39,7 @@ pub struct RepeatedInput {
 
 /// The caller of one tool call.
 #[derive(Debug)]
-pub struct Caller {
+pub struct McpCaller {
     peer: Peer<RoleServer>,
     progress: Option<ProgressToken>,
     /// The connection over HTTP.
@@ -62,11 +63,11 @@ pub struct Caller {
     pub alias: Option<String>,
 }
 
-impl Caller {
+impl McpCaller {
     /// Determines the caller of a request.
     #[must_use]
     pub fn new(
-        session: &Session,
+        session: &McpSession,
         context: &RequestContext<RoleServer>,
         alias: Option<String>,
         repeated: RepeatedInput,
@@ -100,15 +101,17 @@ impl Caller {
         self.state[part].as_str().map(str::to_owned)
     }
 
-    /// Returns how long the client's person can be asked during this call. `None`: too little is left, so that the next call asks.
+    /// Returns how long the client's person can be asked during this call. `None`: too little is
+    /// left, so that the next call asks.
     #[must_use]
-    pub fn time_to_ask(&self) -> Option<Duration> {
+    pub(crate) fn time_to_ask(&self) -> Option<Duration> {
         let left = self.cap.saturating_sub(self.since.elapsed());
         (left >= ASKING_MIN.min(self.cap / 2)).then_some(left)
     }
 
-    /// Asks the client's person, and returns the reply. A client that fails to ask counts as one whose person declined. `None`: there is
-    /// no reply within `time`, and the client receives a cancellation.
+    /// Asks the client's person, and returns the reply. A client that fails to ask counts as one
+    /// whose person declined. `None`: there is no reply within `time`, and the client receives a
+    /// cancellation.
     pub async fn elicit(&self, form: ElicitRequestParams, time: Duration) -> Option<Value> {
         let request = ServerRequest::ElicitRequest(ElicitRequest::new(form));
         let asked = match self
@@ -136,16 +139,16 @@ impl Caller {
         asked_s.map_or(default, Duration::from_secs).min(self.cap)
     }
 
-    /// Waits on behalf of the caller until `wait` completes or the client goes away. If the client wants progress,
-    /// it is sent at once and every 10 s. Abandoning a wait changes nothing.
+    /// Waits on behalf of the caller until `wait` completes or the client goes away. If the client
+    /// wants progress, it is sent at once and every 10 s. Abandoning a wait changes nothing.
     ///
     /// # Errors
     /// The client cancelled the call or closed its connection.
-    pub async fn wait_with_progress<T>(
+    pub(crate) async fn wait_with_progress<T>(
         &self,
         doing: &str,
         wait: impl Future<Output = T>,
-    ) -> Result<T, Refusal> {
+    ) -> Result<T, ToolRefusal> {
         let mut wait = pin!(wait);
         let mut beat = tokio::time::interval(HEARTBEAT);
         let mut beats = 0_u32;
@@ -165,7 +168,7 @@ impl Caller {
 
     /// Returns whether the client cancelled this call. The end of its input does not count.
     #[must_use]
-    pub fn was_cancelled(&self) -> bool {
+    pub(crate) fn was_cancelled(&self) -> bool {
         self.cancelled.is_cancelled()
     }
 
@@ -173,9 +176,9 @@ impl Caller {
         let Some(token) = self.progress.clone() else {
             return;
         };
-        let seconds = u64::from(beats - 1) * HEARTBEAT.as_secs();
+        let waited = duration::of(HEARTBEAT * (beats - 1));
         let note = ProgressNotificationParam::new(token, f64::from(beats))
-            .with_message(format!("{doing}, {seconds} s"));
+            .with_message(format!("{doing}, {waited}"));
         if let Err(error) = self.peer.notify_progress(note).await {
             tracing::debug!(%error, "progress could not be sent");
         }
@@ -184,7 +187,7 @@ impl Caller {
 
 /// Returns the connection of a request over HTTP.
 #[must_use]
-pub fn connection(context: &RequestContext<RoleServer>) -> Option<ConnectionNumber> {
+pub(super) fn connection(context: &RequestContext<RoleServer>) -> Option<ConnectionNumber> {
     context
         .extensions
         .get::<http::request::Parts>()?
@@ -193,26 +196,27 @@ pub fn connection(context: &RequestContext<RoleServer>) -> Option<ConnectionNumb
         .copied()
 }
 
-/// Returns whether a request can be answered with a Task: the client declared the extension, and speaks the
-/// protocol version that has it. Some older clients declare it but cannot parse a Task.
+/// Returns whether a request can be answered with a Task: the client declared the extension, and
+/// speaks the protocol version that has it. Some older clients declare it but cannot parse a Task.
 #[must_use]
-pub fn accepts_tasks(context: &RequestContext<RoleServer>) -> bool {
+pub(crate) fn accepts_tasks(context: &RequestContext<RoleServer>) -> bool {
     is_modern(context)
         && context
             .client_capabilities()
             .is_some_and(|capabilities| capabilities.supports_tasks())
 }
 
-/// Returns whether the server can send requests and later messages to the client of an older version.
+/// Returns whether the server can send requests and later messages to the client of an older
+/// version.
 #[must_use]
-pub fn has_channel(context: &RequestContext<RoleServer>) -> bool {
+pub(crate) fn has_channel(context: &RequestContext<RoleServer>) -> bool {
     let parts = context.extensions.get::<http::request::Parts>();
     parts.is_none_or(|parts| parts.extensions.get::<InSession>().is_some())
 }
 
 /// Returns how a client can ask its person.
 #[must_use]
-pub fn elicitation(context: &RequestContext<RoleServer>) -> Option<Elicitation> {
+pub(super) fn elicitation(context: &RequestContext<RoleServer>) -> Option<Elicitation> {
     let declared = context.client_capabilities()?.elicitation?;
     if declared.form.is_none() && declared.url.is_some() {
         return None;
@@ -226,7 +230,7 @@ pub fn elicitation(context: &RequestContext<RoleServer>) -> Option<Elicitation> 
 
 /// Returns whether a request uses the stateless protocol.
 #[must_use]
-pub fn is_modern(context: &RequestContext<RoleServer>) -> bool {
+pub(super) fn is_modern(context: &RequestContext<RoleServer>) -> bool {
     context
         .protocol_version()
         .is_some_and(|version| version.as_str() >= ProtocolVersion::V_2026_07_28.as_str())
@@ -234,12 +238,12 @@ pub fn is_modern(context: &RequestContext<RoleServer>) -> bool {
 
 /// Returns a wait in milliseconds.
 #[must_use]
-pub fn wait_ms(wait: Duration) -> u64 {
+pub(super) fn wait_ms(wait: Duration) -> u64 {
     u64::try_from(wait.as_millis()).unwrap_or(u64::MAX)
 }
 
-fn client_gone() -> Refusal {
-    Refusal::new(
+fn client_gone() -> ToolRefusal {
+    ToolRefusal::new(
         codes::CONFLICT,
         "the client cancelled the call",
         "nothing was changed; call again to continue waiting",

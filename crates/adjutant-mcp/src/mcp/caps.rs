@@ -1,8 +1,9 @@
 //! How long a tool call may block, by client.
 //!
-//! Each client has its own timeout for tool calls, and few report it. A call that exceeds it is lost to the model,
-//! so each wait ends a little earlier and returns a cursor or message id to continue with. The table has the
-//! measured or documented timeouts of clients in their default configuration:
+//! Each client has its own timeout for tool calls, and few report it. A call that exceeds it is
+//! lost to the model, so each wait ends a little earlier and returns a cursor or message id to
+//! continue with. The table has the measured or documented timeouts of clients in their default
+//! configuration:
 //!
 //! | client | allows | renewed by progress | we block |
 //! |---|---|---|---|
@@ -15,16 +16,16 @@
 //! | Claude Desktop, Zed, kimi, cline, continue | 60 s, hard | no | 45 s |
 //! | anything else | 60 s is the default of the TypeScript SDK | unknown | 45 s |
 //!
-//! A worker whose configuration Adjutant writes has a timeout of four hours, so that it blocks and spends no tokens
-//! on polling. `--max-wait` overrides all of this. Clients report their names themselves; the names affect nothing
-//! but these times.
+//! A worker whose configuration Adjutant writes has a timeout of four hours, so that it blocks and
+//! spends no tokens on polling. `--max-wait` overrides all of this. Clients report their names
+//! themselves; the names affect nothing but these times.
 
 use std::time::Duration;
 
 /// For unknown clients: below the 60 s that most clients use by default.
 pub const UNKNOWN: Duration = Duration::from_secs(45);
 /// For a worker that Adjutant configured: a minute less than its four hours.
-pub const OWN_WORKER: Duration = Duration::from_secs(4 * 3600 - 60);
+pub(crate) const OWN_WORKER: Duration = Duration::from_secs(4 * 3600 - 60);
 
 struct Row {
     /// A prefix of `clientInfo.name`.
@@ -68,7 +69,7 @@ pub enum CallCap {
 impl CallCap {
     /// Returns how long a call of this client may block.
     #[must_use]
-    pub fn for_call(self, client: Option<&str>, gets_progress: bool) -> Duration {
+    pub(crate) fn for_call(self, client: Option<&str>, gets_progress: bool) -> Duration {
         match self {
             Self::Fixed(cap) => cap,
             Self::ByClient | Self::ByQuietClient => {

@@ -1,5 +1,5 @@
-//! The arguments of `adj mcp`. They are parsed by hand, because every agent session starts this process and the
-//! command line's grammar would take longer than the rest of the start.
+//! The arguments of `adj mcp`. They are parsed by hand, because every agent session starts this
+//! process and the command line's grammar would take longer than the rest of the start.
 
 use super::facade;
 use super::session::{Facade, Role};
@@ -58,7 +58,8 @@ pub fn main(args: &[OsString]) -> ExitCode {
     }
 }
 
-/// Tells a person at a terminal, who would wait for a prompt, what this is. An MCP client connects pipes.
+/// Tells a person at a terminal, who would wait for a prompt, what this is. An MCP client connects
+/// pipes.
 fn greet_person() -> Result<(), ErrorView> {
     const NOTICE: &str =
         "adj mcp serves MCP clients (coding agents, editors), which start it themselves; it waits for their messages on standard input.

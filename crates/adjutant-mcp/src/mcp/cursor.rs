@@ -1,17 +1,17 @@
-//! The cursors that waits take and return. A wait that times out at position 57 returns `57.1`, the next one
-//! `57.2`. All denote the same position. The count makes each call different from the last, because clients stop an
-//! agent that keeps repeating the same call.
+//! The cursors that waits take and return. A wait that times out at position 57 returns `57.1`, the
+//! next one `57.2`. All denote the same position. The count makes each call different from the
+//! last, because clients stop an agent that keeps repeating the same call.
 
-use super::refusal::Refusal;
+use super::refusal::ToolRefusal;
 use super::text::quoted;
 use std::fmt;
 
 /// The note for a caller whose cursor is from before the database was set back.
-pub const RESET: &str = "the hub's database was set back: some of what you know is lost. Check the runs and questions that you know";
+pub(super) const RESET: &str = "the hub's database was set back: some of what you know is lost. Check the runs and questions that you know";
 
 /// A position, and the number of consecutive waits that timed out there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Cursor {
+pub(super) struct Cursor {
     pub position: i64,
     timeouts: u32,
 }
@@ -21,17 +21,17 @@ impl Cursor {
     ///
     /// # Errors
     /// The text is not a cursor.
-    pub fn read(text: Option<&str>, name: &str) -> Result<Option<Self>, Refusal> {
+    pub(super) fn read(text: Option<&str>, name: &str) -> Result<Option<Self>, ToolRefusal> {
         text.filter(|text| !text.trim().is_empty())
             .map(|text| Self::parse(text, name))
             .transpose()
     }
 
-    fn parse(text: &str, name: &str) -> Result<Self, Refusal> {
+    fn parse(text: &str, name: &str) -> Result<Self, ToolRefusal> {
         let (position, timeouts) = text.trim().split_once('.').unwrap_or((text.trim(), "0"));
         match (position.parse(), timeouts.parse()) {
             (Ok(position), Ok(timeouts)) => Ok(Self { position, timeouts }),
-            _ => Err(Refusal::invalid(
+            _ => Err(ToolRefusal::invalid(
                 format!("{} is not a cursor", quoted(text, 40)),
                 format!("pass the {name} that an earlier call returned, or omit it"),
             )),
@@ -40,7 +40,7 @@ impl Cursor {
 
     /// Returns the cursor after a wait that began at `from`.
     #[must_use]
-    pub fn after(from: Option<Self>, position: i64, has_timed_out: bool) -> Self {
+    pub(super) fn after(from: Option<Self>, position: i64, has_timed_out: bool) -> Self {
         let timeouts = if has_timed_out {
             from.map_or(0, |from| from.timeouts).wrapping_add(1).max(1)
         } else {

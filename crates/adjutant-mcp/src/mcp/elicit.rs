@@ -1,11 +1,12 @@
-//! Asks the client's person about a request that is escalated to a person: with `elicitation/create` in the older protocol
-//! versions, with an `input_required` result in 2026-07-28. The hub decides whether the client may answer, as for any answer.
+//! Asks the client's person about a request that is escalated to a person: with
+//! `elicitation/create` in the older protocol versions, with an `input_required` result in
+//! 2026-07-28. The hub decides whether the client may answer, as for any answer.
 //!
 //! A person who declines leaves the request open, and is not asked about it again in this session.
 
-use super::caller::{Caller, Elicitation};
-use super::refusal::Refusal;
-use super::session::Session;
+use super::caller::{Elicitation, McpCaller};
+use super::refusal::ToolRefusal;
+use super::session::McpSession;
 use crate::present::asked_for;
 use crate::text;
 use crate::view::{AnswerOne, AnswerRequests, DecisionWord, ReadRequest, RequestView, codes};
@@ -15,8 +16,8 @@ use rmcp::model::{
 };
 use serde_json::{Value, json};
 
-/// Longest message that a person is shown. A request with more is left to other interfaces, so that nobody approves what they
-/// have not seen.
+/// Longest message that a person is shown. A request with more is left to other interfaces, so that
+/// nobody approves what they have not seen.
 const MESSAGE_CHARS_MAX: usize = 8_000;
 /// How long one call waits at the hub for an answer that is given elsewhere, in milliseconds.
 const CLOSED_WAIT_MS: u64 = 30_000;
@@ -32,7 +33,7 @@ const CLOSED: [&str; 5] = [
 
 /// The outcome of asking.
 #[derive(Debug)]
-pub enum ElicitOutcome {
+pub(crate) enum ElicitOutcome {
     /// Nobody is to be asked, or the person declined.
     Nothing,
     /// The request is closed.
@@ -43,7 +44,7 @@ pub enum ElicitOutcome {
 
 /// The outcome of a request after the person's reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PersonReply {
+pub(crate) enum PersonReply {
     /// The person declined; the request is open.
     Declined,
     /// The reply is the answer.
@@ -52,13 +53,14 @@ pub enum PersonReply {
     Late,
 }
 
-/// Asks the client's person about the first open request that is escalated. `run`: the run that the call has started.
-pub async fn ask_person(
-    session: &Session,
-    caller: &Caller,
+/// Asks the client's person about the first open request that is escalated. `run`: the run that the
+/// call has started.
+pub(crate) async fn ask_person(
+    session: &McpSession,
+    caller: &McpCaller,
     needs: &[RequestView],
     run: Option<&str>,
-) -> Result<ElicitOutcome, Refusal> {
+) -> Result<ElicitOutcome, ToolRefusal> {
     let Some(how) = caller.elicitation else {
         return Ok(ElicitOutcome::Nothing);
     };
@@ -118,7 +120,10 @@ pub async fn ask_person(
 }
 
 /// Takes the input with which a client repeats its call.
-pub async fn take_input(session: &Session, caller: &Caller) -> Result<(), Refusal> {
+pub(crate) async fn take_input(
+    session: &McpSession,
+    caller: &McpCaller,
+) -> Result<(), ToolRefusal> {
     for (message_id, reply) in &caller.input {
         let hash = caller.state("content_hash");
         take(session, message_id, hash, reply).await?;
@@ -127,7 +132,7 @@ pub async fn take_input(session: &Session, caller: &Caller) -> Result<(), Refusa
 }
 
 /// Waits until a request is closed. If the hub cannot say so, the person is still asked.
-async fn closed(session: &Session, message_id: &str) {
+async fn closed(session: &McpSession, message_id: &str) {
     loop {
         match session
             .client()
@@ -149,11 +154,11 @@ async fn closed(session: &Session, message_id: &str) {
 
 /// Answers a request with what the person entered.
 pub(super) async fn take(
-    session: &Session,
+    session: &McpSession,
     message_id: &str,
     content_hash: Option<String>,
     reply: &Value,
-) -> Result<PersonReply, Refusal> {
+) -> Result<PersonReply, ToolRefusal> {
     let Some(answer) = answer(message_id, content_hash, reply) else {
         session.note_declined(message_id);
         return Ok(PersonReply::Declined);

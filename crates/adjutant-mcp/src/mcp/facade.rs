@@ -1,10 +1,11 @@
-//! `adj mcp --facade codex`: the tools `codex` and `codex-reply` of the removed `codex mcp-server`, with supervised runs behind them.
+//! `adj mcp --facade codex`: the tools `codex` and `codex-reply` of the removed `codex mcp-server`,
+//! with supervised runs behind them.
 //!
 //! A thread is a run and the runs that follow it. Its id is the id of the first run.
 
-use super::caller::{Caller, wait_ms};
-use super::refusal::Refusal;
-use super::session::{Facade, Session};
+use super::caller::{McpCaller, wait_ms};
+use super::refusal::ToolRefusal;
+use super::session::{Facade, McpSession};
 use super::tools::parent::{run_confirmation, run_directory};
 use crate::config::dispatch_env;
 use crate::view::{
@@ -21,9 +22,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The agent that `codex` starts by default.
-pub const AGENT: &str = "codex";
+pub(super) const AGENT: &str = "codex";
 
-pub const INSTRUCTIONS: &str = "Runs Codex sessions under supervision. codex starts one and returns its last message; codex-reply continues it, \
+pub(super) const INSTRUCTIONS: &str = "Runs Codex sessions under supervision. codex starts one and returns its last message; codex-reply continues it, \
 answers its question, or waits for it with an empty prompt. Approvals are decided by the user in adj.";
 
 /// The arguments of `codex`.
@@ -73,7 +74,7 @@ struct ReplyArgs {
 
 /// Returns the tools.
 #[must_use]
-pub fn tools() -> Vec<Tool> {
+pub(super) fn tools() -> Vec<Tool> {
     let text = |about: &str| json!({"type": "string", "description": about});
     let words = |about: &str, words: &[&str]| json!({"type": "string", "description": about, "enum": words});
     let unset = "Not supported: configure an agent with it";
@@ -127,9 +128,9 @@ pub fn tools() -> Vec<Tool> {
 /// # Errors
 /// There is no such tool.
 pub(super) async fn call(
-    session: &Session,
+    session: &McpSession,
     facade: &Facade,
-    caller: &Caller,
+    caller: &McpCaller,
     name: &str,
     arguments: Option<JsonObject>,
 ) -> Result<CallToolResult, ErrorData> {
@@ -143,7 +144,7 @@ pub(super) async fn call(
             ));
         }
     };
-    Ok(called.unwrap_or_else(Refusal::into_result))
+    Ok(called.unwrap_or_else(ToolRefusal::into_result))
 }
 
 fn object(value: Value) -> JsonObject {
@@ -153,9 +154,9 @@ fn object(value: Value) -> JsonObject {
     }
 }
 
-fn read<T: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<T, Refusal> {
+fn read<T: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<T, ToolRefusal> {
     serde_json::from_value(Value::Object(arguments.unwrap_or_default())).map_err(|error| {
-        Refusal::invalid(
+        ToolRefusal::invalid(
             format!("the arguments cannot be used: {}", json_problem(&error)),
             "correct them and call again",
         )
@@ -163,11 +164,11 @@ fn read<T: DeserializeOwned>(arguments: Option<JsonObject>) -> Result<T, Refusal
 }
 
 async fn codex(
-    session: &Session,
+    session: &McpSession,
     facade: &Facade,
-    caller: &Caller,
+    caller: &McpCaller,
     arguments: Option<JsonObject>,
-) -> Result<CallToolResult, Refusal> {
+) -> Result<CallToolResult, ToolRefusal> {
     let args: CodexArgs = read(arguments)?;
     let unsupported = [
         ("profile", args.profile.is_some()),
@@ -186,7 +187,7 @@ async fn codex(
         let hint = format!(
             "omit {name}; the user can configure an agent with it and start adj mcp --facade codex --agent NAME"
         );
-        return Err(Refusal::invalid(
+        return Err(ToolRefusal::invalid(
             format!("{name} cannot be set in a call"),
             hint,
         ));
@@ -210,17 +211,17 @@ async fn codex(
 }
 
 async fn codex_reply(
-    session: &Session,
-    caller: &Caller,
+    session: &McpSession,
+    caller: &McpCaller,
     arguments: Option<JsonObject>,
-) -> Result<CallToolResult, Refusal> {
+) -> Result<CallToolResult, ToolRefusal> {
     let ReplyArgs {
         prompt,
         thread_id,
         conversation_id,
     } = read(arguments)?;
     let Some(thread) = thread_id.or(conversation_id) else {
-        return Err(Refusal::invalid(
+        return Err(ToolRefusal::invalid(
             "threadId is missing",
             "pass the threadId that codex returned",
         ));
@@ -290,13 +291,14 @@ fn is_stopped(run: &RunView) -> bool {
         .is_some_and(|attention| attention.is_stop())
 }
 
-/// Waits until the run ends, stops or asks a question, at most as long as the client allows. Sends progress.
+/// Waits until the run ends, stops or asks a question, at most as long as the client allows. Sends
+/// progress.
 async fn wait(
-    session: &Session,
-    caller: &Caller,
+    session: &McpSession,
+    caller: &McpCaller,
     thread: &str,
     run: &str,
-) -> Result<CallToolResult, Refusal> {
+) -> Result<CallToolResult, ToolRefusal> {
     caller
         .wait_with_progress(
             "waiting for the session",
@@ -306,11 +308,11 @@ async fn wait(
 }
 
 async fn next_message(
-    session: &Session,
-    caller: &Caller,
+    session: &McpSession,
+    caller: &McpCaller,
     thread: &str,
     run: &str,
-) -> Result<CallToolResult, Refusal> {
+) -> Result<CallToolResult, ToolRefusal> {
     let deadline = Instant::now() + caller.cap;
     loop {
         let view = session

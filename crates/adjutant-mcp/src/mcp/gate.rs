@@ -1,5 +1,5 @@
-//! Filters methods by the protocol version of the connection before rmcp handles them: the Tasks extension exists
-//! only from 2026-07-28 on.
+//! Filters methods by the protocol version of the connection before rmcp handles them: the Tasks
+//! extension exists only from 2026-07-28 on.
 
 use super::caller::is_modern;
 use super::server::Server;
@@ -12,7 +12,7 @@ use rmcp::{RoleServer, Service};
 use std::borrow::Cow;
 
 /// The server behind standard input and output.
-pub struct Gate(pub Server);
+pub(super) struct Gate(pub Server);
 
 impl Service<RoleServer> for Gate {
     async fn handle_request(

@@ -1,15 +1,16 @@
-//! Streamable HTTP: the worker's endpoint in its supervisor, on loopback with one bearer token, and the parents' endpoint
-//! in the hub, which checks names and tokens itself.
+//! Streamable HTTP: the worker's endpoint in its supervisor, on loopback with one bearer token, and
+//! the parents' endpoint in the hub, which checks names and tokens itself.
 //!
-//! Each request is independent, so that nothing can leak or expire during a wait of hours. Clients of a parent's endpoint that begin with
-//! `initialize` also get a session (see [`sessions`](super::sessions)). The acceptor sets TCP_NODELAY.
+//! Each request is independent, so that nothing can leak or expire during a wait of hours. Clients
+//! of a parent's endpoint that begin with `initialize` also get a session (see
+//! [`sessions`](super::sessions)). The acceptor sets TCP_NODELAY.
 
 use super::caps::{self, CallCap};
 use super::lines;
 use super::server::{self, Server};
 use super::session::{InSession, Role, Setup};
 use super::sessions::Sessions;
-use crate::client::Client;
+use crate::hub_client::Client;
 use adjutant_core::limits::TEXT_BYTES_MAX;
 use axum::Router;
 use axum::body::{Body, Bytes};
@@ -38,8 +39,9 @@ use tower::ServiceExt;
 const SESSION_ID: &str = "mcp-session-id";
 /// Maximum size of a request: the longest question with its context and options, escaped.
 const BODY_BYTES_MAX: usize = 16 * TEXT_BYTES_MAX;
-/// A reply that takes longer than this starts with its headers, before its content is available. Some clients close
-/// a connection that sends no headers for a minute, regardless of their timeout for tools.
+/// A reply that takes longer than this starts with its headers, before its content is available.
+/// Some clients close a connection that sends no headers for a minute, regardless of their timeout
+/// for tools.
 const HEADERS_AFTER: Duration = Duration::from_millis(500);
 /// The interval of keep-alive comments on such a connection.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -78,8 +80,8 @@ pub struct ParentEndpoint {
     _closing: Arc<DropGuard>,
 }
 
-/// Serves a parent's tools to requests whose names and token were checked. `directory`: the default working directory of its runs;
-/// without one, each run names its own.
+/// Serves a parent's tools to requests whose names and token were checked. `directory`: the default
+/// working directory of its runs; without one, each run names its own.
 pub fn parent_endpoint(client: Client, directory: Option<PathBuf>) -> ParentEndpoint {
     ParentEndpoint::new(move |cap| parent(client.clone(), directory.clone(), cap))
 }
@@ -304,7 +306,8 @@ fn prepared(mut parts: Parts, body: Bytes) -> Result<(Parts, Bytes), Vec<u8>> {
     }
 }
 
-/// Returns whether a request may be a batch: it is of 2025-03-26, whose requests do not name their version.
+/// Returns whether a request may be a batch: it is of 2025-03-26, whose requests do not name their
+/// version.
 fn accepts_batches(parts: &Parts) -> bool {
     parts
         .headers
@@ -366,8 +369,8 @@ async fn answer_batch(parts: &Parts, messages: &[Box<RawValue>], next: &Next) ->
         .into_response()
 }
 
-/// Starts a slow reply before its content is available, as an event stream with keep-alive comments. The content
-/// becomes its only event.
+/// Starts a slow reply before its content is available, as an event stream with keep-alive
+/// comments. The content becomes its only event.
 async fn start_late_reply(request: Request, next: Next) -> Response {
     let events_are_fine = request
         .headers()

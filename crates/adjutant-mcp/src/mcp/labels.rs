@@ -1,6 +1,7 @@
-//! The reading cursors of labels. Several agents of one client can share a connection and say in each call who they are (`agentName` in
-//! the original protocol). A label grants nothing: it only decides which entries are new, for this client alone. The cursors may be
-//! lost with the process; entries then count as unread again.
+//! The reading cursors of labels. Several agents of one client can share a connection and say in
+//! each call who they are (`agentName` in the original protocol). A label grants nothing: it only
+//! decides which entries are new, for this client alone. The cursors may be lost with the process;
+//! entries then count as unread again.
 
 use crate::view::ChatEntryView;
 use adjutant_core::chat::mentions;
@@ -61,7 +62,8 @@ impl LabelCursors {
         self.read.get(&(label.clone(), chat)).copied().unwrap_or(0)
     }
 
-    /// Records that a label was shown the entries `first` to `last`, unless unread entries precede them.
+    /// Records that a label was shown the entries `first` to `last`, unless unread entries precede
+    /// them.
     pub(super) fn note_read(&mut self, label: &Label, chat: i64, first: i64, last: i64) {
         let before = self.read_to(label, chat);
         if first > before + 1 || last <= before {

@@ -1,10 +1,11 @@
-//! MCP: the tools of parents and workers, over standard input and output (`adj mcp`) and Streamable HTTP (the
-//! endpoint of a run's supervisor, and the hub's for parents). A thin layer: each tool is a row of data and one function that calls the hub.
-//! It keeps no essential state, does not open the store, and makes no authorization decisions.
+//! MCP: the tools of parents and workers, over standard input and output (`adj mcp`) and Streamable
+//! HTTP (the endpoint of a run's supervisor, and the hub's for parents). A thin layer: each tool is
+//! a row of data and one function that calls the hub. It keeps no essential state, does not open
+//! the store, and makes no authorization decisions.
 //!
-//! Both generations of the protocol are supported: 2024-11-05 to 2025-11-25 with `initialize`, 2026-07-28 with
-//! `server/discover` and self-contained requests. A refusal is a result marked as an error, with a hint; protocol
-//! errors are for malformed calls.
+//! Both generations of the protocol are supported: 2024-11-05 to 2025-11-25 with `initialize`,
+//! 2026-07-28 with `server/discover` and self-contained requests. A refusal is a result marked as
+//! an error, with a hint; protocol errors are for malformed calls.
 //!
 //! [`caps`] defines how long a call may block, and why.
 

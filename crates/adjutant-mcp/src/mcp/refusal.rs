@@ -1,5 +1,5 @@
-//! A refusal as a model sees it: a tool result marked as an error, which says what is wrong and how to proceed.
-//! Protocol errors are reserved for malformed calls.
+//! A refusal as a model sees it: a tool result marked as an error, which says what is wrong and how
+//! to proceed. Protocol errors are reserved for malformed calls.
 
 use super::text;
 use crate::view::{ErrorView, codes};
@@ -7,14 +7,14 @@ use rmcp::model::{CallToolResult, ContentBlock};
 
 /// Why a call was refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refusal {
+pub struct ToolRefusal {
     /// One of [`codes`].
     pub code: String,
     pub message: String,
     pub hint: Option<String>,
 }
 
-impl Refusal {
+impl ToolRefusal {
     /// Creates a refusal of invalid arguments.
     #[must_use]
     pub fn invalid(message: impl Into<String>, hint: impl Into<String>) -> Self {
@@ -35,10 +35,10 @@ impl Refusal {
         }
     }
 
-    /// Converts the refusal to a tool result. It has no structured content, because clients validate that against
-    /// the tool's output schema even for errors.
+    /// Converts the refusal to a tool result. It has no structured content, because clients
+    /// validate that against the tool's output schema even for errors.
     #[must_use]
-    pub fn into_result(self) -> CallToolResult {
+    pub(crate) fn into_result(self) -> CallToolResult {
         let Self {
             code,
             message,
@@ -105,7 +105,8 @@ const HINTS_OF_A_RUN: [(&str, &str); 4] = [
 /// The end of a message of a merge, which names shell commands.
 const SHELL_REVIEW: &str = "see adj diff, and adj undo to take them back";
 
-/// Replaces a hint that names only shell commands, which a model may not be able to run, by one that names tools.
+/// Replaces a hint that names only shell commands, which a model may not be able to run, by one
+/// that names tools.
 fn in_tools(code: &str, hint: String) -> String {
     if let Some((_, tools)) = TOOL_HINTS.iter().find(|(shell, _)| *shell == hint) {
         return (*tools).to_owned();
@@ -146,7 +147,7 @@ fn merge_in_tools(hint: &str) -> Option<String> {
     (modes != flags).then(|| format!("{before}merge_changes run_id={run} action=merge {modes}"))
 }
 
-impl From<ErrorView> for Refusal {
+impl From<ErrorView> for ToolRefusal {
     fn from(error: ErrorView) -> Self {
         let ErrorView {
             code,

@@ -1,13 +1,13 @@
 //! Replies to tool calls.
 
-use super::refusal::Refusal;
+use super::refusal::ToolRefusal;
 use super::show::Shown;
 use crate::view::TaskView;
 use rmcp::model::InputRequiredResult;
 
 /// The reply to a tool call.
 #[derive(Debug)]
-pub enum Reply {
+pub enum ToolReply {
     Result(Shown),
     /// The wait continues in the hub, and the client polls it.
     Task(Box<TaskView>),
@@ -16,12 +16,12 @@ pub enum Reply {
 }
 
 /// The result of a tool call.
-pub type ToolResult = Result<Reply, Refusal>;
+pub(super) type ToolResult = Result<ToolReply, ToolRefusal>;
 
 /// Wraps a result as the reply to a call.
 ///
 /// # Errors
 /// Never. The type matches that of other tools.
-pub fn reply(result: Shown) -> ToolResult {
-    Ok(Reply::Result(result))
+pub(super) fn reply(result: Shown) -> ToolResult {
+    Ok(ToolReply::Result(result))
 }

@@ -1,15 +1,16 @@
-//! The server behind both transports: it lists the tools of a role and calls them, and follows the protocol even if
-//! a tool fails.
+//! The server behind both transports: it lists the tools of a role and calls them, and follows the
+//! protocol even if a tool fails.
 
-use super::caller::{self, Caller, RepeatedInput};
+use super::args::Args;
+use super::caller::{self, McpCaller, RepeatedInput};
 use super::catalog::{self, RUN_PREFIX, ToolRow};
-use super::refusal::Refusal;
-use super::reply::Reply;
+use super::refusal::ToolRefusal;
+use super::reply::ToolReply;
 use super::resources::Subscriptions;
-use super::session::{Role, Session, Setup};
+use super::session::{McpSession, Role, Setup};
 use super::tools::worker;
-use super::{args::Args, facade, resources, tasks, text};
-use crate::client::VERSION;
+use super::{facade, resources, tasks, text};
+use crate::hub_client::VERSION;
 use crate::view::{ListAgents, codes};
 use futures::FutureExt;
 use rmcp::model::{
@@ -48,13 +49,13 @@ Report progress now and then with update_subagent_status (running), and once at 
 
 /// The MCP server of one session. Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Server(Session, Arc<Subscriptions>);
+pub struct Server(McpSession, Arc<Subscriptions>);
 
 impl Server {
     /// Creates a server.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
-        Self(Session::new(setup), Arc::default())
+        Self(McpSession::new(setup), Arc::default())
     }
 
     async fn listed(&self) -> Vec<Tool> {
@@ -99,7 +100,7 @@ impl Server {
             ..
         } = request;
         if let Some(facade) = self.0.facade() {
-            let caller = Caller::new(
+            let caller = McpCaller::new(
                 &self.0,
                 context,
                 None,
@@ -119,7 +120,7 @@ impl Server {
             };
         };
         let alias = (name != row.name).then(|| name.into_owned());
-        let caller = Caller::new(
+        let caller = McpCaller::new(
             &self.0,
             context,
             alias,
@@ -130,9 +131,9 @@ impl Server {
         );
         Ok(
             match catch_panic(row.name, self.run(row, &caller, arguments)).await {
-                Ok(Reply::Result(shown)) => shown.into_result().into(),
-                Ok(Reply::Task(task)) => CallToolResponse::Task(tasks::task_handle(&task)),
-                Ok(Reply::Input(required)) => CallToolResponse::InputRequired(*required),
+                Ok(ToolReply::Result(shown)) => shown.into_result().into(),
+                Ok(ToolReply::Task(task)) => CallToolResponse::Task(tasks::task_handle(&task)),
+                Ok(ToolReply::Input(required)) => CallToolResponse::InputRequired(*required),
                 Err(refusal) => refusal.into_result().into(),
             },
         )
@@ -141,9 +142,9 @@ impl Server {
     async fn run(
         &self,
         row: &'static ToolRow,
-        caller: &Caller,
+        caller: &McpCaller,
         mut arguments: Option<JsonObject>,
-    ) -> Result<Reply, Refusal> {
+    ) -> Result<ToolReply, ToolRefusal> {
         if let Some(agent) = caller
             .alias
             .as_deref()
@@ -157,8 +158,8 @@ impl Server {
         let reply = (row.handler.run)(&self.0, caller, args).await?;
         match (self.0.role().await, reply) {
             // All other calls of a run deliver its messages themselves.
-            (Role::Worker, Reply::Result(shown)) if catalog::is_of_chats(row) => {
-                Ok(Reply::Result(worker::with_unread(&self.0, shown).await))
+            (Role::Worker, ToolReply::Result(shown)) if catalog::is_of_chats(row) => {
+                Ok(ToolReply::Result(worker::with_unread(&self.0, shown).await))
             }
             (_, reply) => Ok(reply),
         }
@@ -209,11 +210,11 @@ fn refuse_cursor(request: Option<PaginatedRequestParams>) -> Result<(), ErrorDat
 /// Converts a panic of a tool to a refusal. Without a result, the caller would wait forever.
 async fn catch_panic(
     tool: &str,
-    call: impl Future<Output = Result<Reply, Refusal>>,
-) -> Result<Reply, Refusal> {
+    call: impl Future<Output = Result<ToolReply, ToolRefusal>>,
+) -> Result<ToolReply, ToolRefusal> {
     AssertUnwindSafe(call).catch_unwind().await.unwrap_or_else(|_| {
         let hint = "this is a defect of adj; check_subagent_status shows whether the call had an effect";
-        Err(Refusal::new(codes::INTERNAL, format!("{tool} failed unexpectedly"), hint))
+        Err(ToolRefusal::new(codes::INTERNAL, format!("{tool} failed unexpectedly"), hint))
     })
 }
 
@@ -230,7 +231,7 @@ pub(super) fn stamp(meta: &mut Option<MetaObject>, context: &RequestContext<Role
 }
 
 /// Refuses a tool of the other role, and says that it will never work.
-fn not_for(role: Role, row: &ToolRow) -> Refusal {
+fn not_for(role: Role, row: &ToolRow) -> ToolRefusal {
     let phrase = row
         .actions
         .first()
@@ -245,7 +246,7 @@ fn not_for(role: Role, row: &ToolRow) -> Refusal {
             "ask your parent with ask_parent if it has to be done",
         ),
     };
-    Refusal::new(codes::NOT_ALLOWED, format!("{who} may not {phrase}"), hint)
+    ToolRefusal::new(codes::NOT_ALLOWED, format!("{who} may not {phrase}"), hint)
 }
 
 fn unknown_tool(role: Role, name: &str) -> String {

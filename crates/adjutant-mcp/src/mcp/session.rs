@@ -1,11 +1,11 @@
-//! The state that the tools of one connection share: the connection to the hub, the role, and what the client was
-//! shown. It may be lost with the process without harm.
+//! The state that the tools of one connection share: the connection to the hub, the role, and what
+//! the client was shown. It may be lost with the process without harm.
 
 use super::caps::CallCap;
 use super::labels::LabelCursors;
-use super::refusal::Refusal;
+use super::refusal::ToolRefusal;
 use super::text::quoted;
-use crate::client::Client;
+use crate::hub_client::Client;
 use crate::view::{ConfirmNotified, GetRun, ListRuns, MessageView, RequestView, codes};
 use adjutant_core::Denied;
 use std::collections::{HashMap, VecDeque};
@@ -17,7 +17,8 @@ use tokio_util::sync::CancellationToken;
 
 /// How long determining the role may take before a worker is assumed.
 const ROLE_WAIT: Duration = Duration::from_secs(5);
-/// Maximum number of requests whose first check, or whose decline, is remembered. The oldest is dropped first.
+/// Maximum number of requests whose first check, or whose decline, is remembered. The oldest is
+/// dropped first.
 const CHECKS_MAX: usize = 1_024;
 /// Maximum number of results that wait for their confirmation. The oldest is dropped first.
 const SHOWN_MAX: usize = 256;
@@ -70,12 +71,13 @@ pub struct Setup {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionNumber(pub u64);
 
-/// Marks a request over HTTP that belongs to a session of the protocol: the server can send requests and later messages to the client.
+/// Marks a request over HTTP that belongs to a session of the protocol: the server can send
+/// requests and later messages to the client.
 #[derive(Debug, Clone, Copy)]
-pub struct InSession;
+pub(super) struct InSession;
 
-/// A result that showed stops and ends. The next call on its connection, or one that passes its cursor, proves that the
-/// client received it.
+/// A result that showed stops and ends. The next call on its connection, or one that passes its
+/// cursor, proves that the client received it.
 #[derive(Debug)]
 struct ShownResult {
     /// `None`: standard input and output.
@@ -86,14 +88,14 @@ struct ShownResult {
 
 /// The session of one connection (stdio) or endpoint (HTTP). Cheap to clone.
 #[derive(Debug, Clone)]
-pub struct Session(Arc<Inner>);
+pub struct McpSession(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     setup: Setup,
     role: OnceCell<Role>,
-    /// When each request was first checked for an answer, by id. A lock instead of an owner task, because calls
-    /// share nothing else and hold it for a few instructions.
+    /// When each request was first checked for an answer, by id. A lock instead of an owner task,
+    /// because calls share nothing else and hold it for a few instructions.
     checks: Mutex<HashMap<String, Instant>>,
     /// The requests about which the client's person does not want to be asked, the oldest first.
     declined: Mutex<VecDeque<String>>,
@@ -107,7 +109,7 @@ struct Inner {
     shown: Mutex<VecDeque<ShownResult>>,
 }
 
-impl Session {
+impl McpSession {
     /// Creates a session.
     #[must_use]
     pub fn new(setup: Setup) -> Self {
@@ -192,8 +194,8 @@ impl Session {
         self.0.labels.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the stops and ends that the result of the current call shows, and its cursor. If the client never proves
-    /// that it received them, it is notified again.
+    /// Records the stops and ends that the result of the current call shows, and its cursor. If the
+    /// client never proves that it received them, it is notified again.
     pub(super) fn note_shown(
         &self,
         connection: Option<ConnectionNumber>,
@@ -213,7 +215,8 @@ impl Session {
         }
     }
 
-    /// Confirms to the hub what earlier results on this connection showed: its next call has arrived.
+    /// Confirms to the hub what earlier results on this connection showed: its next call has
+    /// arrived.
     pub(super) async fn confirm_shown(&self, connection: Option<ConnectionNumber>) {
         self.confirm(|shown| shown.connection == connection).await;
     }
@@ -254,11 +257,11 @@ impl Session {
     ///
     /// # Errors
     /// It is not UTF-8.
-    pub(super) fn directory_text(&self) -> Result<String, Refusal> {
+    pub(super) fn directory_text(&self) -> Result<String, ToolRefusal> {
         let directory = self.directory();
         let refused = || {
             let shown = quoted(&directory.to_string_lossy(), 200);
-            Refusal::invalid(
+            ToolRefusal::invalid(
                 format!("{shown} is not UTF-8"),
                 "start adj mcp in a directory with a UTF-8 name",
             )
@@ -279,8 +282,8 @@ impl Session {
         *self.0.role.get_or_init(|| self.resolve_role()).await
     }
 
-    /// Determines the role from the hub: a parent may list runs, a run may not. If the hub does not answer in time,
-    /// the role is worker, which has fewer tools.
+    /// Determines the role from the hub: a parent may list runs, a run may not. If the hub does not
+    /// answer in time, the role is worker, which has fewer tools.
     async fn resolve_role(&self) -> Role {
         let look = ListRuns {
             all: false,
@@ -324,12 +327,12 @@ impl Session {
         self.0.checks.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Checks that the run that a worker names is its own. Returns messages that this check delivered, which must
-    /// be part of the result.
+    /// Checks that the run that a worker names is its own. Returns messages that this check
+    /// delivered, which must be part of the result.
     pub(super) async fn check_own_run(
         &self,
         run: Option<&str>,
-    ) -> Result<Vec<MessageView>, Refusal> {
+    ) -> Result<Vec<MessageView>, ToolRefusal> {
         let Some(run) = run else {
             return Ok(Vec::new());
         };
@@ -352,7 +355,7 @@ impl Session {
             return Ok(messages);
         }
         let message = Denied::not_found("run", run).to_string();
-        Err(Refusal::new(
+        Err(ToolRefusal::new(
             codes::NOT_FOUND,
             message,
             "omit run_id: a run can only act for itself",

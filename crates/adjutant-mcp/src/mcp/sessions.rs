@@ -1,8 +1,9 @@
-//! Sessions over HTTP, for the protocol versions before 2026-07-28: the server sends its requests (elicitation), progress and changes of
-//! resources on streams of the session.
+//! Sessions over HTTP, for the protocol versions before 2026-07-28: the server sends its requests
+//! (elicitation), progress and changes of resources on streams of the session.
 //!
-//! A session lives in this process and holds nothing that was acknowledged: a client whose session has ended gets 404 and initializes
-//! again. It belongs to the token of the endpoint; to another token it is unknown.
+//! A session lives in this process and holds nothing that was acknowledged: a client whose session
+//! has ended gets 404 and initializes again. It belongs to the token of the endpoint; to another
+//! token it is unknown.
 //!
 //! ```text
 //!  initialize ──> open ── DELETE, idle for too long, replaced by a newer one, too many broken calls ──> unknown (404)
@@ -27,18 +28,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Most sessions of one token. Beyond it, a new one replaces the one that has been unused for longest.
-pub const SESSIONS_MAX: usize = 16;
+/// Most sessions of one token. Beyond it, a new one replaces the one that has been unused for
+/// longest.
+pub(super) const SESSIONS_MAX: usize = 16;
 /// A session without a stream and without a request for this long is closed.
 const IDLE_MAX: Duration = Duration::from_secs(3600);
-/// A call continues when its stream breaks. A session in which more calls than this were left behind is closed, which ends them.
+/// A call continues when its stream breaks. A session in which more calls than this were left
+/// behind is closed, which ends them.
 const LEFT_CALLS_MAX: usize = 64;
 /// Messages that a stream keeps for a client that resumes it.
 const KEPT_MESSAGES: usize = 64;
 
 /// The sessions of one endpoint.
 #[derive(Debug)]
-pub struct Sessions {
+pub(super) struct Sessions {
     local: LocalSessionManager,
     uses: Uses,
 }
@@ -53,7 +56,8 @@ struct Use {
     since: Instant,
     /// The number of calls whose stream the client has closed.
     left_calls: usize,
-    /// Whether the version has an empty first event, with an id to resume after. Older clients cannot parse it.
+    /// Whether the version has an empty first event, with an id to resume after. Older clients
+    /// cannot parse it.
     has_first_event: bool,
 }
 
@@ -85,7 +89,7 @@ fn locked(uses: &Uses) -> MutexGuard<'_, HashMap<SessionId, Use>> {
 
 impl Sessions {
     /// Makes room for another session. Returns `false` if all are in use.
-    pub async fn make_room(&self) -> bool {
+    pub(super) async fn make_room(&self) -> bool {
         let closed: Vec<SessionId> = {
             let uses = locked(&self.uses);
             let mut closed: Vec<SessionId> = uses
@@ -111,7 +115,7 @@ impl Sessions {
     }
 
     /// Closes the sessions that have been unused for too long.
-    pub async fn close_idle(&self) {
+    pub(crate) async fn close_idle(&self) {
         let idle: Vec<SessionId> = locked(&self.uses)
             .iter()
             .filter(|(_, used)| used.is_idle())

@@ -1,18 +1,18 @@
 //! `adj mcp`: the server on standard input and output.
 //!
-//! It answers `initialize` and `tools/list` without the hub, exits when its input ends, and tolerates any other
-//! input.
+//! It answers `initialize` and `tools/list` without the hub, exits when its input ends, and
+//! tolerates any other input.
 
 use super::caps::{self, CallCap};
 use super::gate::Gate;
 use super::lines::Lines;
-use super::refusal::Refusal;
+use super::refusal::ToolRefusal;
 use super::server::{self, Server};
 use super::session::{Facade, Role, Setup};
 use super::tools::parent;
-use crate::client::Client;
 use crate::config::{Home, text_variable};
-use crate::link::WorkerAccess;
+use crate::hub_client::Client;
+use crate::protocol::WorkerAccess;
 use crate::sock;
 use crate::view::{ErrorView, codes};
 use adjutant_core::ClientName;
@@ -73,8 +73,9 @@ pub fn stdio(args: StdioArgs) -> Result<(), ErrorView> {
     served
 }
 
-/// Makes one request to the supervisor, which learns that the run's agent has reached the tools: `tools/list` makes no call. Waits for
-/// the reply, because the supervisor cannot identify a process that has ended.
+/// Makes one request to the supervisor, which learns that the run's agent has reached the tools:
+/// `tools/list` makes no call. Waits for the reply, because the supervisor cannot identify a
+/// process that has ended.
 async fn announce(socket: &Path) {
     let announced = async {
         let mut supervisor = sock::connect(socket).await?;
@@ -110,67 +111,94 @@ fn setup(
             "omit them",
         ));
     }
-    let max_wait = max_wait_s.map(|seconds| CallCap::Fixed(Duration::from_secs(seconds)));
     let directory =
         std::env::current_dir().map_err(|error| internal("the working directory", &error))?;
-    if let Some(path) = token_file {
-        let access = read_access(&path)?;
-        let socket = access.socket.clone();
-        let client = Client::worker(access);
-        let cap = max_wait.unwrap_or(CallCap::Fixed(caps::OWN_WORKER));
-        let role = Some(role.unwrap_or(Role::Worker));
-        return Ok((
-            Setup {
-                client,
-                role,
-                compat,
-                facade,
-                cap,
-                directory,
-                input_ended,
-            },
-            Some(socket),
-        ));
-    }
-    let home = Home::from_env().map_err(|error| invalid(&error.to_string(), "set ADJ_HOME"))?;
-    let name = match client {
-        Some(name) => name,
-        None => parent::project(&directory).map_err(
-            |Refusal {
-                 code,
-                 message,
-                 hint,
-             }| ErrorView {
-                code,
-                message,
-                hint,
-            },
-        )?,
+    let Connection {
+        client,
+        role,
+        cap,
+        supervisor,
+    } = match token_file {
+        Some(path) => Connection::of_worker(&path, role)?,
+        None => Connection::to_hub(client, role, facade.is_some(), &directory)?,
     };
-    let name = ClientName::parse(&name)
-        .map_err(|denied| invalid(&denied.to_string(), "pass another --client"))?;
-    // Inside a run, the hub redirects to the run's supervisor, so the role is determined before tools are listed.
-    let inside_run = text_variable("ADJ_RUN").is_some();
-    if inside_run && facade.is_some() {
-        return Err(invalid(
-            "--facade cannot be used inside a run",
-            "inside a run, use delegate_work of adj mcp",
-        ));
+    let cap = max_wait_s.map_or(cap, |seconds| CallCap::Fixed(Duration::from_secs(seconds)));
+    let setup = Setup {
+        client,
+        role,
+        compat,
+        facade,
+        cap,
+        directory,
+        input_ended,
+    };
+    Ok((setup, supervisor))
+}
+
+/// Where the server makes its calls, and for whom.
+struct Connection {
+    client: Client,
+    /// `None`: the hub says so.
+    role: Option<Role>,
+    /// How long a call may block by default.
+    cap: CallCap,
+    /// The socket of the run's supervisor.
+    supervisor: Option<PathBuf>,
+}
+
+impl Connection {
+    /// Returns the connection of a run's agent, whose supervisor has written a token file.
+    fn of_worker(token_file: &Path, role: Option<Role>) -> Result<Self, ErrorView> {
+        let access = read_access(token_file)?;
+        let socket = access.socket.clone();
+        Ok(Self {
+            client: Client::worker(access),
+            role: Some(role.unwrap_or(Role::Worker)),
+            cap: CallCap::Fixed(caps::OWN_WORKER),
+            supervisor: Some(socket),
+        })
     }
-    let role = role.or(if inside_run { None } else { Some(Role::Parent) });
-    let cap = max_wait.unwrap_or(CallCap::ByClient);
-    Ok((
-        Setup {
+
+    /// Returns the connection of a client with a name, or of the project in `directory`.
+    fn to_hub(
+        name: Option<String>,
+        role: Option<Role>,
+        is_facade: bool,
+        directory: &Path,
+    ) -> Result<Self, ErrorView> {
+        let home = Home::from_env().map_err(|error| invalid(&error.to_string(), "set ADJ_HOME"))?;
+        let name = match name {
+            Some(name) => name,
+            None => parent::project(directory).map_err(
+                |ToolRefusal {
+                     code,
+                     message,
+                     hint,
+                 }| ErrorView {
+                    code,
+                    message,
+                    hint,
+                },
+            )?,
+        };
+        let name = ClientName::parse(&name)
+            .map_err(|denied| invalid(&denied.to_string(), "pass another --client"))?;
+        // Inside a run, the hub redirects to the run's supervisor, so the role is determined
+        // before tools are listed.
+        let inside_run = text_variable("ADJ_RUN").is_some();
+        if inside_run && is_facade {
+            return Err(invalid(
+                "--facade cannot be used inside a run",
+                "inside a run, use delegate_work of adj mcp",
+            ));
+        }
+        Ok(Self {
             client: Client::hub(&home, Some(name)),
-            role,
-            compat,
-            facade,
-            cap,
-            directory,
-            input_ended,
-        },
-        None,
-    ))
+            role: role.or(if inside_run { None } else { Some(Role::Parent) }),
+            cap: CallCap::ByClient,
+            supervisor: None,
+        })
+    }
 }
 
 fn read_access(path: &Path) -> Result<WorkerAccess, ErrorView> {
@@ -218,8 +246,9 @@ async fn serve(server: Server, input_ended: CancellationToken) -> Result<(), Err
     }
 }
 
-/// Standard input and output as a transport. It reports the end of the input, drops messages that would abort the
-/// handshake, and answers requests before the handshake for both protocol generations.
+/// Standard input and output as a transport. It reports the end of the input, drops messages that
+/// would abort the handshake, and answers requests before the handshake for both protocol
+/// generations.
 struct Pipe {
     inner: Lines<StdioReader, StdioWriter>,
     input_ended: CancellationToken,

@@ -1,7 +1,8 @@
-//! The Tasks extension: a Task is a wait stored by the hub, so that a client can poll it even after losing its
-//! connection. Cancelling a Task ends the wait and affects no run.
+//! The Tasks extension: a Task is a wait stored by the hub, so that a client can poll it even after
+//! losing its connection. Cancelling a Task ends the wait and affects no run.
 //!
-//! A request that is escalated to a person does not end the Task of a client that can ask one: the Task requires input.
+//! A request that is escalated to a person does not end the Task of a client that can ask one: the
+//! Task requires input.
 //!
 //! ```text
 //!  working ── escalated ──> input_required ── all answered, or closed otherwise ──> working ──> completed
@@ -10,7 +11,7 @@
 
 use super::caller::{accepts_tasks, connection, elicitation};
 use super::elicit::{self, PersonReply};
-use super::session::Session;
+use super::session::McpSession;
 use super::tools::parent;
 use crate::view::{
     self, CancelTask, ErrorView, GetTask, ReadRequest, RequestView, TaskView, UpdateTask, codes,
@@ -43,13 +44,13 @@ const TRANSIENT: [&str; 6] = [
 
 /// Returns the handle that replaces a result.
 #[must_use]
-pub fn task_handle(task: &TaskView) -> CreateTaskResult {
+pub(crate) fn task_handle(task: &TaskView) -> CreateTaskResult {
     CreateTaskResult::new(to_task(task))
 }
 
 /// Answers `tasks/get`.
-pub async fn get(
-    session: &Session,
+pub(super) async fn get(
+    session: &McpSession,
     request: GetTaskParams,
     context: &RequestContext<RoleServer>,
 ) -> Result<GetTaskResult, ErrorData> {
@@ -83,15 +84,16 @@ pub async fn get(
     Ok(GetTaskResult::new(to_detailed_task(&task, inputs)))
 }
 
-/// Answers `tasks/update`: takes the replies of the client's person. A key that the Task did not issue, or whose request the person
-/// has declined before, is ignored.
-pub async fn update(
-    session: &Session,
+/// Answers `tasks/update`: takes the replies of the client's person. A key that the Task did not
+/// issue, or whose request the person has declined before, is ignored.
+pub(super) async fn update(
+    session: &McpSession,
     request: UpdateTaskParams,
     context: &RequestContext<RoleServer>,
 ) -> Result<(), ErrorData> {
     gate::<UpdateTaskMethod>(context)?;
-    // Looks as a client that can ask, so that the Task does not end because of what the person is answering.
+    // Looks as a client that can ask, so that the Task does not end because of what the person is
+    // answering.
     let look = GetTask {
         task_id: request.task_id,
         wait_ms: 0,
@@ -115,7 +117,8 @@ pub async fn update(
             Ok(PersonReply::Declined) => declined.push(asked.message_id),
             Ok(PersonReply::Late) => late.push(asked.message_id),
             Err(refusal) => {
-                // The client asks its person once. What another try cannot change is left to the parent.
+                // The client asks its person once. What another try cannot change is left to the
+                // parent.
                 if !TRANSIENT.contains(&refusal.code.as_str()) {
                     declined.push(asked.message_id);
                 }
@@ -134,7 +137,7 @@ pub async fn update(
 }
 
 /// Returns the request of a key. `None`: no Task issued it.
-async fn issued(session: &Session, key: &str) -> Result<Option<RequestView>, ErrorData> {
+async fn issued(session: &McpSession, key: &str) -> Result<Option<RequestView>, ErrorData> {
     let Some((message_id, hash)) = key
         .split_once(KEY_SEPARATOR)
         .filter(|(id, _)| RequestId::parse(id).is_ok())
@@ -157,7 +160,7 @@ async fn issued(session: &Session, key: &str) -> Result<Option<RequestView>, Err
 }
 
 async fn update_task(
-    session: &Session,
+    session: &McpSession,
     task_id: &str,
     declined: Vec<String>,
     closed: Vec<String>,
@@ -195,8 +198,8 @@ fn input_requests(asked: &[RequestView]) -> (InputRequests, Vec<String>) {
 }
 
 /// Answers `tasks/cancel`.
-pub async fn cancel(
-    session: &Session,
+pub(super) async fn cancel(
+    session: &McpSession,
     request: CancelTaskParams,
     context: &RequestContext<RoleServer>,
 ) -> Result<(), ErrorData> {
@@ -260,8 +263,8 @@ fn to_detailed_task(task: &TaskView, input_requests: InputRequests) -> DetailedT
     DetailedTask::new(described, payload)
 }
 
-/// Maps an error to a protocol error: an unknown Task is an invalid call, an unreachable hub is not the caller's
-/// fault.
+/// Maps an error to a protocol error: an unknown Task is an invalid call, an unreachable hub is not
+/// the caller's fault.
 fn protocol_error(error: &ErrorView) -> ErrorData {
     match error.code.as_str() {
         codes::NOT_FOUND | codes::INVALID | codes::NOT_ALLOWED => {

@@ -1,22 +1,18 @@
-//! Quotes text of other parties for lines of Adjutant. Quoted text cannot start a line, end the quotation, hide
-//! text or move a cursor. (`crate::text` does the same for terminals; models understand quotations better.) Pure
-//! functions.
+//! Quotes text of other parties for lines of Adjutant. Quoted text cannot start a line, end the
+//! quotation, hide text or move a cursor. (`crate::text` does the same for terminals; models
+//! understand quotations better.) Pure functions.
 
+use adjutant_core::shorten;
 use std::fmt::Write;
 
-/// Quotes text as one string in JSON style, cut to at most `chars_max` characters and followed by the number of
-/// omitted ones.
+/// Quotes text as one string in JSON style, cut to at most `chars_max` characters and followed by
+/// the number of omitted ones.
 #[must_use]
-pub fn quoted(text: &str, chars_max: usize) -> String {
-    let mut out = String::with_capacity(text.len().min(chars_max.saturating_mul(2)) + 2);
+pub(super) fn quoted(text: &str, chars_max: usize) -> String {
+    let kept = shorten::head_chars(text, chars_max);
+    let mut out = String::with_capacity(kept.len() + 2);
     out.push('"');
-    for (n, c) in text.chars().enumerate() {
-        if n == chars_max {
-            out.push('"');
-            let more = text.chars().count() - n;
-            write!(out, "… ({more} more characters)").expect("writing to a string never fails");
-            return out;
-        }
+    for c in kept.chars() {
         match c {
             '"' => out.push_str("\\\""),
             '\\' => out.push_str("\\\\"),
@@ -30,22 +26,19 @@ pub fn quoted(text: &str, chars_max: usize) -> String {
         }
     }
     out.push('"');
+    out.extend(shorten::omitted(&text[kept.len()..]));
     out
 }
 
 /// Sanitizes unquoted text (names, paths, messages of Adjutant that repeat input) to one line.
 #[must_use]
-pub fn line(text: &str, chars_max: usize) -> String {
-    let mut out: String = crate::text::line(text).chars().take(chars_max).collect();
-    if text.chars().nth(chars_max).is_some() {
-        out.push('…');
-    }
-    out
+pub(super) fn line(text: &str, chars_max: usize) -> String {
+    shorten::to_chars(&crate::text::line(text), chars_max).into_owned()
 }
 
 /// Prefixes each line of a log with a bar, so that none looks like a line of Adjutant.
 #[must_use]
-pub fn barred(text: &str) -> String {
+pub(crate) fn barred(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + text.len() / 16);
     for line in text.lines() {
         // Progress bars overwrite their line; only the last text is kept.
@@ -61,23 +54,18 @@ pub fn barred(text: &str) -> String {
     out
 }
 
-/// Prefixes each line of a file's text with a bar. Nothing is left out, as a reviewer has to see everything.
+/// Prefixes each line of a file's text with a bar. Nothing is left out, as a reviewer has to see
+/// everything.
 #[must_use]
-pub fn barred_whole(text: &str) -> String {
+pub(crate) fn barred_whole(text: &str) -> String {
     text.lines()
         .map(|line| format!("| {}\n", crate::text::block(line)))
         .collect()
 }
 
-/// Truncates a value for structured content to `chars_max` characters.
-#[must_use]
-pub fn cut(text: &str, chars_max: usize) -> String {
-    crate::text::shortened(text, chars_max)
-}
-
 /// Returns the edit distance (Levenshtein) of two short words.
 #[must_use]
-pub fn distance(a: &str, b: &str) -> usize {
+pub(super) fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().take(64).map(|c| c.to_ascii_lowercase()).collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.chars().take(64).enumerate() {
@@ -92,8 +80,8 @@ pub fn distance(a: &str, b: &str) -> usize {
     row[b.len()]
 }
 
-/// Returns whether a character is a control character, a line separator, or an invisible one that reorders or hides
-/// text.
+/// Returns whether a character is a control character, a line separator, or an invisible one that
+/// reorders or hides text.
 fn unsafe_to_show(c: char) -> bool {
     c.is_control()
         || matches!(
@@ -118,9 +106,8 @@ mod tests {
 
     #[test]
     fn long_text_is_cut_between_characters_with_a_mark() {
-        assert_eq!(quoted("äöü", 2), "\"äö\"… (1 more characters)");
-        assert_eq!(cut("äöü", 3), "äöü");
-        assert_eq!(line("a\nbcd", 3), "a⏎b…");
+        assert_eq!(quoted("äöü", 2), "\"äö\"… (1 more character)");
+        assert_eq!(line("a\nbcd", 3), "a⏎…");
     }
 
     #[test]

@@ -1,18 +1,15 @@
 //! The address of the hub.
 
+use crate::http_client::Endpoint;
 use adjutant_core::address::is_loopback;
 use http::Uri;
 use std::str::FromStr;
-use tokio_rustls::rustls::pki_types::ServerName;
 
 /// The base address of a hub.
 #[derive(Debug, Clone)]
 pub struct HubAddress {
     url: String,
-    pub(super) host: String,
-    pub(super) port: u16,
-    /// The name in the hub's certificate. `None`: plain HTTP.
-    pub(super) tls_name: Option<ServerName<'static>>,
+    pub(super) endpoint: Endpoint,
     pub(super) authority: String,
 }
 
@@ -20,13 +17,13 @@ impl HubAddress {
     /// Returns whether the token and what runs work on would cross a network in plain text.
     #[must_use]
     pub fn is_exposed(&self) -> bool {
-        self.is_plain() && !is_loopback(&self.host)
+        self.is_plain() && !is_loopback(&self.endpoint.host)
     }
 
     /// Returns whether the connection is plain HTTP.
     #[must_use]
     pub fn is_plain(&self) -> bool {
-        self.tls_name.is_none()
+        self.endpoint.tls_name.is_none()
     }
 }
 
@@ -36,42 +33,30 @@ impl std::fmt::Display for HubAddress {
     }
 }
 
-impl FromStr for HubAddress {
-    type Err = String;
+/// A text that is not the address of a hub.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("use the address of the hub, such as https://adj.example.org:7317")]
+pub struct NotHubAddress;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let refused =
-            || "use the address of the hub, such as https://adj.example.org:7317".to_owned();
-        let url: Uri = text.parse().map_err(|_| refused())?;
+impl FromStr for HubAddress {
+    type Err = NotHubAddress;
+
+    fn from_str(text: &str) -> Result<Self, NotHubAddress> {
+        let url: Uri = text.parse().map_err(|_| NotHubAddress)?;
         let authority = url
             .authority()
             .filter(|authority| !authority.as_str().contains('@'))
-            .ok_or_else(refused)?;
-        let is_tls = match url.scheme_str() {
-            Some("https") => true,
-            Some("http") => false,
-            _ => return Err(refused()),
-        };
-        if url.path() != "/" || url.query().is_some() || authority.host().is_empty() {
-            return Err(refused());
+            .ok_or(NotHubAddress)?;
+        if !matches!(url.scheme_str(), Some("https" | "http"))
+            || url.path() != "/"
+            || url.query().is_some()
+            || authority.host().is_empty()
+        {
+            return Err(NotHubAddress);
         }
-        let host = authority
-            .host()
-            .trim_start_matches('[')
-            .trim_end_matches(']')
-            .to_owned();
-        let tls_name = is_tls
-            .then(|| ServerName::try_from(host.clone()))
-            .transpose()
-            .map_err(|_| refused())?;
-        let port = authority
-            .port_u16()
-            .unwrap_or(if is_tls { 443 } else { 80 });
         Ok(Self {
             url: text.trim_end_matches('/').to_owned(),
-            host,
-            port,
-            tls_name,
+            endpoint: Endpoint::of(&url).map_err(|_| NotHubAddress)?,
             authority: authority.as_str().to_owned(),
         })
     }
@@ -96,12 +81,11 @@ mod tests {
         let plain: HubAddress = "http://[::1]:7317/".parse().expect("an address");
         assert_eq!(
             (
-                plain.host.as_str(),
-                plain.port,
-                plain.tls_name.is_none(),
+                plain.endpoint.host.as_str(),
+                plain.endpoint.port,
                 plain.to_string().as_str()
             ),
-            ("::1", 7317, true, "http://[::1]:7317")
+            ("::1", 7317, "http://[::1]:7317")
         );
         let tls: HubAddress = "https://adj.example.org".parse().expect("an address");
         assert!(!plain.is_exposed() && !tls.is_exposed() && plain.is_plain() && !tls.is_plain());
@@ -121,8 +105,8 @@ mod tests {
             );
         }
         assert_eq!(
-            (tls.port, tls.tls_name.is_some(), tls.authority.as_str()),
-            (443, true, "adj.example.org")
+            (tls.endpoint.port, tls.authority.as_str()),
+            (443, "adj.example.org")
         );
     }
 }

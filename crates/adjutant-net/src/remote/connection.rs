@@ -1,24 +1,20 @@
-//! Connections to the hub: one for many calls, if both can, else one call at a time on each, which the caller's future drives.
+//! Connections to the hub: one for many calls, if both can, else one call at a time on each, which
+//! the caller's future drives.
 
 use super::address::HubAddress;
-use super::reply::{Body, Reply, Stream, read_reply};
+use super::error::CallError;
+use super::reply::{Body, HubReply, read_reply};
 use super::shared::SharedConnection;
-use crate::spool;
-use crate::{tcp, tls};
-use adjutant_core::Fingerprint;
+use crate::http_client::{AnyStream, Endpoint, IdleLinks, Link};
+use crate::tls::{self, Trust, TrustError};
+use crate::{spool, tcp};
 use http::{Request, Version};
 use http_body_util::{BodyExt, Full};
 use hyper::body::Bytes;
-use hyper::client::conn::http1::{self, Connection, SendRequest};
-use hyper_util::rt::TokioIo;
 use std::fs::File;
-use std::future::poll_fn;
 use std::io::Seek;
-use std::path::PathBuf;
-use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::task::Poll;
 use std::time::Duration;
 use tokio::net::TcpStream;
 use tokio::sync::OnceCell;
@@ -28,7 +24,8 @@ use tokio_rustls::{TlsConnector, rustls};
 const IDLE_MAX: usize = 8;
 /// How long opening the shared connection may take, because other calls wait for it.
 const OPEN_MAX: Duration = Duration::from_secs(5);
-/// How long the hub's machine may acknowledge nothing that was sent. It may be busy with a large body for a while.
+/// How long the hub's machine may acknowledge nothing that was sent. It may be busy with a large
+/// body for a while.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 /// The body of a request.
@@ -37,27 +34,6 @@ pub enum Outgoing {
     Whole(Bytes),
     /// The rest of a file.
     File(File),
-}
-
-/// A connection, which makes progress only while it is polled.
-type Driven = Pin<Box<Connection<TokioIo<Box<dyn Stream>>, Body>>>;
-
-/// An open connection.
-struct Link {
-    sender: SendRequest<Body>,
-    connection: Driven,
-    is_encrypted: bool,
-}
-
-/// Which certificate of the hub is trusted.
-#[derive(Debug, Clone)]
-pub enum Trust {
-    /// By the CA certificates of this machine.
-    Installed,
-    /// By the CA certificates of a file.
-    File(PathBuf),
-    /// Only certificates with one of these keys.
-    Fingerprints(Vec<Fingerprint>),
 }
 
 /// TLS to the hub.
@@ -71,7 +47,7 @@ struct Connectors {
 /// A new connection.
 enum Opened {
     Shared(SharedConnection),
-    Single(Link),
+    Single(Link<Body>),
 }
 
 /// The connections to the hub.
@@ -79,12 +55,13 @@ pub struct Connections {
     pub address: HubAddress,
     trust: Trust,
     connectors: OnceCell<Connectors>,
-    // Locked only between awaits.
-    idle: Mutex<Vec<Link>>,
-    /// The connection for all calls without a large body. Locked while it is opened, so that there is one.
+    idle: IdleLinks<Body>,
+    /// The connection for all calls without a large body. Locked while it is opened, so that there
+    /// is one.
     shared: tokio::sync::Mutex<Option<SharedConnection>>,
     may_share: bool,
-    /// Whether the hub may have a shared connection. If not, calls do not wait for one to be opened.
+    /// Whether the hub may have a shared connection. If not, calls do not wait for one to be
+    /// opened.
     is_shared: AtomicBool,
 }
 
@@ -104,7 +81,7 @@ impl Connections {
             address,
             trust,
             connectors: OnceCell::new(),
-            idle: Mutex::default(),
+            idle: IdleLinks::new(IDLE_MAX, None),
             shared: tokio::sync::Mutex::default(),
             may_share: false,
             is_shared: AtomicBool::new(false),
@@ -114,16 +91,12 @@ impl Connections {
     /// With one connection for all calls of a runner, if the hub has TLS and offers it.
     #[must_use]
     pub fn shared(address: HubAddress, trust: Trust) -> Self {
-        let may_share = address.tls_name.is_some();
+        let may_share = !address.is_plain();
         Self {
             may_share,
             is_shared: AtomicBool::new(may_share),
             ..Self::new(address, trust)
         }
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Vec<Link>> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Posts a body and reads the reply, for at most `limit`.
@@ -136,7 +109,7 @@ impl Connections {
         headers: &[(&str, &str)],
         body: Bytes,
         limit: Duration,
-    ) -> Result<Reply, String> {
+    ) -> Result<HubReply, CallError> {
         let mut used = None;
         let replied = async {
             if let Some(shared) = self.take_shared().await? {
@@ -158,10 +131,11 @@ impl Connections {
         if let Some((used, mut shared)) = used.zip(self.shared.try_lock().ok()) {
             shared.take_if(|shared| shared.is_same(&used));
         }
-        Err(format!("no reply in {} s", limit.as_secs()))
+        Err(CallError::NoReply(limit))
     }
 
-    /// Posts a body of any size and reads the reply, whose body goes to the file if it is a bundle. The call has a connection of its own.
+    /// Posts a body of any size and reads the reply, whose body goes to the file if it is a bundle.
+    /// The call has a connection of its own.
     ///
     /// # Errors
     /// There is no reply: it is unknown whether the call took effect.
@@ -171,17 +145,22 @@ impl Connections {
         headers: &[(&str, &str)],
         body: Outgoing,
         to: Option<&File>,
-    ) -> Result<Reply, String> {
+    ) -> Result<HubReply, CallError> {
         let request = self.request(path, headers, body, false)?;
-        let mut link = match self.take_idle().await {
+        let mut link = match self.idle.take().await {
             Some(link) => link,
             None => self.connect_single().await?,
         };
-        let reply = exchange(&mut link, request, to).await?;
-        let mut idle = self.idle();
-        if idle.len() < IDLE_MAX {
-            idle.push(link);
-        }
+        let response = link.sender.send_request(request);
+        let replied = async {
+            let failed = |error: hyper::Error| match error {
+                error if error.is_parse() && self.address.is_plain() => CallError::NotHttp(error),
+                error => error.into(),
+            };
+            read_reply(response.await.map_err(failed)?, to).await
+        };
+        let reply = link.drive(replied).await?;
+        self.idle.keep(link);
         Ok(reply)
     }
 
@@ -192,7 +171,7 @@ impl Connections {
         headers: &[(&str, &str)],
         body: Outgoing,
         is_shared: bool,
-    ) -> Result<Request<Body>, String> {
+    ) -> Result<Request<Body>, CallError> {
         let authority = &self.address.authority;
         let mut request = match is_shared {
             true => Request::post(format!("https://{authority}{path}")).version(Version::HTTP_2),
@@ -212,16 +191,16 @@ impl Connections {
                 let rest = file
                     .metadata()
                     .and_then(|meta| Ok(meta.len().saturating_sub(file.stream_position()?)));
-                request =
-                    request.header("content-length", rest.map_err(|error| error.to_string())?);
+                request = request.header("content-length", rest.map_err(CallError::File)?);
                 spool::body_of(file)
             }
         };
-        request.body(body).map_err(|error| error.to_string())
+        Ok(request.body(body)?)
     }
 
-    /// Returns the connection for all calls, which is opened if there is none. `None`: this hub has none.
-    async fn take_shared(&self) -> Result<Option<SharedConnection>, String> {
+    /// Returns the connection for all calls, which is opened if there is none. `None`: this hub has
+    /// none.
+    async fn take_shared(&self) -> Result<Option<SharedConnection>, CallError> {
         if !self.is_shared.load(Ordering::Relaxed) {
             return Ok(None);
         }
@@ -234,59 +213,44 @@ impl Connections {
             return Ok(None);
         }
         let opened = tokio::time::timeout(OPEN_MAX, self.connect(true)).await;
-        match opened
-            .unwrap_or_else(|_| Err(format!("no connection in {} s", OPEN_MAX.as_secs())))?
-        {
+        match opened.unwrap_or(Err(CallError::NoConnection(OPEN_MAX)))? {
             Opened::Shared(opened) => Ok(Some(shared.insert(opened).clone())),
             Opened::Single(link) => {
                 self.is_shared.store(false, Ordering::Relaxed);
-                self.idle().push(link);
+                self.idle.keep(link);
                 Ok(None)
             }
         }
     }
 
-    /// Takes an idle connection that the hub has kept open.
-    async fn take_idle(&self) -> Option<Link> {
-        loop {
-            let mut link = self.idle().pop()?;
-            let has_ended =
-                poll_fn(|cx| Poll::Ready(link.connection.as_mut().poll(cx).is_ready())).await;
-            if !has_ended && link.sender.is_ready() {
-                return Some(link);
-            }
-        }
-    }
-
-    async fn connect_single(&self) -> Result<Link, String> {
+    async fn connect_single(&self) -> Result<Link<Body>, CallError> {
         match self.connect(false).await? {
             Opened::Single(link) => Ok(link),
-            Opened::Shared(_) => {
-                Err("the hub has another protocol than the one that was offered".to_owned())
-            }
+            Opened::Shared(_) => Err(CallError::OtherProtocol),
         }
     }
 
-    async fn connect(&self, shared: bool) -> Result<Opened, String> {
-        let HubAddress {
+    async fn connect(&self, shared: bool) -> Result<Opened, CallError> {
+        let Endpoint {
             host,
             port,
             tls_name,
-            ..
-        } = &self.address;
-        let stream = TcpStream::connect((host.as_str(), *port))
-            .await
-            .map_err(|error| format!("{host}:{port}: {error}"))?;
+        } = &self.address.endpoint;
+        let stream = TcpStream::connect((host.as_str(), *port)).await;
+        let stream = stream.map_err(|source| CallError::Connect {
+            host: host.clone(),
+            port: *port,
+            source,
+        })?;
         if let Err(error) = tcp::detect_loss(&stream, SILENCE_MAX) {
             tracing::debug!(%error, "calls of the hub may be delayed");
         }
-        let stream: Box<dyn Stream> = match tls_name {
+        let stream: AnyStream = match tls_name {
             Some(name) => {
                 let trust = self.trust.clone();
                 let load = || async {
-                    tokio::task::spawn_blocking(|| Connectors::load(trust))
-                        .await
-                        .map_err(|error| error.to_string())?
+                    let loaded = tokio::task::spawn_blocking(|| Connectors::load(trust));
+                    Ok::<_, CallError>(loaded.await??)
                 };
                 let Connectors {
                     single,
@@ -296,7 +260,7 @@ impl Connections {
                 let stream = connector
                     .connect(name.clone(), stream)
                     .await
-                    .map_err(|error| tls_failure(&self.address, &error))?;
+                    .map_err(|error| tls_failure(host, *port, error))?;
                 if stream.get_ref().1.alpn_protocol() == Some(tls::SHARED) {
                     return Ok(Opened::Shared(
                         SharedConnection::open(Box::new(stream)).await?,
@@ -306,25 +270,14 @@ impl Connections {
             }
             None => Box::new(stream),
         };
-        let (sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| error.to_string())?;
-        Ok(Opened::Single(Link {
-            sender,
-            connection: Box::pin(connection),
-            is_encrypted: tls_name.is_some(),
-        }))
+        Ok(Opened::Single(Link::open(stream, None).await?))
     }
 }
 
 impl Connectors {
     /// Blocks.
-    fn load(trust: Trust) -> Result<Self, String> {
-        let mut config = match trust {
-            Trust::Installed => tls::installed_config()?,
-            Trust::File(file) => tls::file_config(&file)?,
-            Trust::Fingerprints(fingerprints) => tls::pinned_config(&fingerprints)?,
-        };
+    fn load(trust: Trust) -> Result<Self, TrustError> {
+        let mut config = trust.config()?;
         let mut with = |protocols: &[&[u8]]| {
             config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
             TlsConnector::from(Arc::new(config.clone()))
@@ -337,55 +290,15 @@ impl Connectors {
 }
 
 /// Describes a failed handshake. It names the right scheme if the hub uses plain HTTP.
-fn tls_failure(address: &HubAddress, error: &std::io::Error) -> String {
-    let HubAddress { host, port, .. } = address;
-    let tls_error = error
+fn tls_failure(host: &str, port: u16, source: std::io::Error) -> CallError {
+    let host = host.to_owned();
+    let tls_error = source
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>());
     match tls_error {
         Some(rustls::Error::InvalidMessage(rustls::InvalidMessage::InvalidContentType)) => {
-            format!("{host}:{port} does not use TLS: use an http address, or set [tls] at the hub")
+            CallError::NoTls { host, port, source }
         }
-        _ => format!("TLS to {host} failed: {error}"),
-    }
-}
-
-/// Describes a call without a reply. A hub with a certificate answers plain HTTP with bytes that are not HTTP.
-fn http_failure(error: &hyper::Error, is_encrypted: bool) -> String {
-    if error.is_parse() && !is_encrypted {
-        format!(
-            "the reply is not HTTP: use an https address if the hub has a certificate ({error})"
-        )
-    } else {
-        error.to_string()
-    }
-}
-
-async fn exchange(
-    link: &mut Link,
-    request: Request<Body>,
-    to: Option<&File>,
-) -> Result<Reply, String> {
-    let Link {
-        sender,
-        connection,
-        is_encrypted,
-    } = link;
-    let answered = async {
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|error| http_failure(&error, *is_encrypted))?;
-        read_reply(response, to).await
-    };
-    tokio::pin!(answered);
-    tokio::select! {
-        biased;
-        answered = &mut answered => answered,
-        ended = connection => match ended {
-            // A reply that was read before the connection ended still counts.
-            Ok(()) => answered.await,
-            Err(error) => Err(http_failure(&error, *is_encrypted)),
-        },
+        _ => CallError::Tls { host, source },
     }
 }

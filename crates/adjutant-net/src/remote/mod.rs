@@ -2,9 +2,12 @@
 
 mod address;
 mod connection;
+mod error;
 mod reply;
 mod shared;
 
-pub use address::HubAddress;
-pub use connection::{Connections, Outgoing, Trust};
-pub use reply::Reply;
+pub use crate::tls::Trust;
+pub use address::{HubAddress, NotHubAddress};
+pub use connection::{Connections, Outgoing};
+pub use error::CallError;
+pub use reply::HubReply;

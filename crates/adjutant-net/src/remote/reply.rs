@@ -1,25 +1,22 @@
 //! Replies of the hub, and the types of all connections.
 
-use crate::link::{BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, REPOSITORY_BYTES_MAX};
+use super::error::CallError;
+use crate::protocol::{BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, REPOSITORY_BYTES_MAX};
 use crate::spool::{self, FileBody};
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, Limited};
 use hyper::Response;
 use hyper::body::{Bytes, Incoming};
 use std::fs::File;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Largest reply, in bytes.
 const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-pub(super) trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
 pub(super) type Body = FileBody;
 
 /// A reply with any status.
 #[derive(Debug, Clone)]
-pub struct Reply {
+pub struct HubReply {
     pub status: StatusCode,
     pub headers: HeaderMap,
     pub body: Bytes,
@@ -29,7 +26,7 @@ pub struct Reply {
 pub(super) async fn read_reply(
     response: Response<Incoming>,
     to: Option<&File>,
-) -> Result<Reply, String> {
+) -> Result<HubReply, CallError> {
     let (head, body) = response.into_parts();
     let is_bundle = head.status.is_success()
         && head
@@ -40,8 +37,8 @@ pub(super) async fn read_reply(
         let bytes_max = REPOSITORY_BYTES_MAX + BUNDLE_LINE_BYTES_MAX;
         spool::receive(body, to, bytes_max)
             .await
-            .map_err(|error| format!("the bundle cannot be received: {error}"))?;
-        return Ok(Reply {
+            .map_err(CallError::Bundle)?;
+        return Ok(HubReply {
             status: head.status,
             headers: head.headers,
             body: Bytes::new(),
@@ -50,9 +47,9 @@ pub(super) async fn read_reply(
     let body = Limited::new(body, REPLY_BYTES_MAX)
         .collect()
         .await
-        .map_err(|error| error.to_string())?
+        .map_err(CallError::BodyNotRead)?
         .to_bytes();
-    Ok(Reply {
+    Ok(HubReply {
         status: head.status,
         headers: head.headers,
         body,

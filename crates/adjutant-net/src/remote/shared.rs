@@ -1,7 +1,9 @@
 //! One connection for many calls at the same time (HTTP/2), which a task drives.
 
-use super::reply::{Body, Reply, Stream, read_reply};
+use super::error::CallError;
+use super::reply::{Body, HubReply, read_reply};
 use crate::connection_tasks::ConnectionTasks;
+use crate::http_client::AnyStream;
 use futures::FutureExt;
 use http::Request;
 use hyper::client::conn::http2::{self, SendRequest};
@@ -20,14 +22,11 @@ pub(super) struct SharedConnection {
 }
 
 impl SharedConnection {
-    pub(super) async fn open(stream: Box<dyn Stream>) -> Result<Self, String> {
+    pub(super) async fn open(stream: AnyStream) -> Result<Self, CallError> {
         let tasks = Arc::new(ConnectionTasks::default());
         let mut builder = http2::Builder::new(tasks.spawner());
         builder.initial_max_send_streams(FIRST_CALLS_MAX);
-        let (sender, connection) = builder
-            .handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| error.to_string())?;
+        let (sender, connection) = builder.handshake(TokioIo::new(stream)).await?;
         tasks.spawn(connection.map(|ended| {
             if let Err(error) = ended {
                 tracing::debug!(%error, "the connection to the hub broke");
@@ -46,16 +45,9 @@ impl SharedConnection {
     }
 
     /// Makes a call.
-    pub(super) async fn call(&mut self, request: Request<Body>) -> Result<Reply, String> {
-        self.sender
-            .ready()
-            .await
-            .map_err(|error| error.to_string())?;
-        let response = self
-            .sender
-            .send_request(request)
-            .await
-            .map_err(|error| error.to_string())?;
+    pub(super) async fn call(&mut self, request: Request<Body>) -> Result<HubReply, CallError> {
+        self.sender.ready().await?;
+        let response = self.sender.send_request(request).await?;
         read_reply(response, None).await
     }
 }

@@ -1,9 +1,10 @@
-//! Sends a message as an e-mail: a program such as `sendmail` reads it from its standard input. Its recipient is an argument of
-//! its own; there is no shell.
+//! Sends a message as an e-mail: a program such as `sendmail` reads it from its standard input. Its
+//! recipient is an argument of its own; there is no shell.
 
+use super::error::{DeliveryError, ProgramError};
 use super::{Notice, notice, program};
 use crate::config::mail_env;
-use crate::text;
+use adjutant_core::shorten;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use jiff::Timestamp;
@@ -14,37 +15,29 @@ use std::time::Duration;
 const WORD_BYTES: usize = 39;
 const LINE_BYTES: usize = 57;
 
-/// Sends a message. The error is a message for people.
+/// Sends a message.
 pub(super) async fn send(
     argv: &[String],
     to: &str,
     from: Option<&str>,
     notice: &Notice,
     limit: Duration,
-) -> Result<(), String> {
+) -> Result<(), DeliveryError> {
     let Some((program, args)) = argv.split_first() else {
-        return Err("sendmail: names no program".to_owned());
+        return Err(ProgramError::NoProgram { field: "sendmail" }.into());
     };
     let args = args
         .iter()
         .map(OsString::from)
         .chain(["--".into(), to.into()])
         .collect();
-    program::run(
-        program,
-        args,
-        mail_env(),
-        mail(to, from, notice)?.into_bytes(),
-        limit,
-    )
-    .await
+    let mail = mail(to, from, notice)?.into_bytes();
+    Ok(program::run(program, args, mail_env(), mail, limit).await?)
 }
 
 /// Returns the whole message. Texts are encoded, so they can neither end a header nor the message.
-fn mail(to: &str, from: Option<&str>, notice: &Notice) -> Result<String, String> {
-    let date = Timestamp::from_second(notice.timestamp_s)
-        .map_err(|error| error.to_string())?
-        .strftime("%a, %d %b %Y %H:%M:%S +0000");
+fn mail(to: &str, from: Option<&str>, notice: &Notice) -> Result<String, jiff::Error> {
+    let date = Timestamp::from_second(notice.timestamp_s)?.strftime("%a, %d %b %Y %H:%M:%S +0000");
     let host = from.unwrap_or(to).rsplit('@').next().unwrap_or_default();
     let from = from
         .map(|from| format!("From: Adjutant <{from}>\n"))
@@ -68,7 +61,7 @@ fn encoded_words(value: &str) -> String {
     let mut words = Vec::new();
     let mut rest = value;
     while !rest.is_empty() {
-        let word = text::head(rest, WORD_BYTES);
+        let word = shorten::head(rest, WORD_BYTES);
         words.push(format!("=?UTF-8?B?{}?=", STANDARD.encode(word)));
         rest = &rest[word.len()..];
     }

@@ -1,45 +1,41 @@
-//! Delivers a webhook: one signed POST over its own connection, or one message to a person, which `notice` formats for a
-//! service, and `mail` and `program` pass to a program. Callers decide what to deliver and when; this module does not use the store.
+//! Delivers a webhook: one signed POST over its own connection, or one message to a person, which
+//! `notice` formats for a service, and `mail` and `program` pass to a program. Callers decide what
+//! to deliver and when; this module does not use the store.
 //!
-//! The address that is checked is the one that is connected to, so DNS rebinding has no effect. No redirect is
-//! followed and no response body is read. TLS is set up for each delivery, so a hub without webhooks pays nothing for
-//! it.
+//! The address that is checked is the one that is connected to, so DNS rebinding has no effect. No
+//! redirect is followed and no response body is read. TLS is set up for each delivery, so a hub
+//! without webhooks pays nothing for it.
 
+mod error;
 mod mail;
 mod notice;
 mod program;
+
+pub use error::{DeliveryError, ProgramError, SecretError};
 
 use crate::config::{
     Address, KeySource, Notices, Service, Target, Webhook, text_variable, topic_of, webhook_address,
 };
 use crate::files;
-use crate::tls;
+use crate::http_client::{AnyStream, Endpoint, Link};
+use crate::tls::Trust;
 use adjutant_core::webhook::is_public;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use error::{DELIVERY_LIMIT, SECRET_BYTES_MAX, SECRET_BYTES_MIN};
 use hmac::{Hmac, KeyInit, Mac};
 use http::{HeaderName, HeaderValue, Request, Uri};
 use http_body_util::Full;
 use hyper::body::Bytes;
-use hyper::client::conn::http1;
-use hyper_util::rt::TokioIo;
 use sha2::Sha256;
-use std::io::{self, Read};
+use std::io::Read;
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tokio_rustls::rustls::pki_types::ServerName;
 
-/// Time limit of a delivery, from the name lookup to the response's status.
-const DELIVERY_LIMIT: Duration = Duration::from_secs(15);
 /// Largest head of a response.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Shortest secret, in bytes.
-const SECRET_BYTES_MIN: usize = 16;
-const SECRET_BYTES_MAX: u64 = 4 * 1024;
 const JSON: &str = "application/json";
 
 /// One signed message.
@@ -73,18 +69,17 @@ pub enum Outgoing {
     Notice(Notice),
 }
 
-/// Delivers to a webhook. The error is a message for people.
+/// Delivers to a webhook.
 ///
 /// # Errors
-/// A secret cannot be read, an address is not allowed, there is no connection, any status but 2xx, or a program failed.
-pub async fn deliver(hook: &Webhook, outgoing: &Outgoing) -> Result<(), String> {
-    match tokio::time::timeout(DELIVERY_LIMIT, send(hook, outgoing)).await {
-        Ok(sent) => sent,
-        Err(_) => Err(format!("no response within {} s", DELIVERY_LIMIT.as_secs())),
-    }
+/// A secret cannot be read, an address is not allowed, there is no connection, any status but 2xx,
+/// or a program failed.
+pub async fn deliver(hook: &Webhook, outgoing: &Outgoing) -> Result<(), DeliveryError> {
+    let sent = tokio::time::timeout(DELIVERY_LIMIT, send(hook, outgoing)).await;
+    sent.unwrap_or(Err(DeliveryError::TimedOut))
 }
 
-async fn send(hook: &Webhook, outgoing: &Outgoing) -> Result<(), String> {
+async fn send(hook: &Webhook, outgoing: &Outgoing) -> Result<(), DeliveryError> {
     match (&hook.target, outgoing) {
         (Target::Signed { url, secret_file }, Outgoing::Event(message)) => {
             let file = secret_file.clone();
@@ -100,117 +95,103 @@ async fn send(hook: &Webhook, outgoing: &Outgoing) -> Result<(), String> {
             notify(service, hook.allow_private, notice).await
         }
         (Target::Signed { .. }, Outgoing::Notice(_)) | (Target::Notices(_), Outgoing::Event(_)) => {
-            Err("the webhook has changed meanwhile; it is tried again".to_owned())
+            Err(DeliveryError::Changed)
         }
     }
 }
 
-async fn notify(service: &Service, allow_private: bool, notice: &Notice) -> Result<(), String> {
+async fn notify(
+    service: &Service,
+    allow_private: bool,
+    notice: &Notice,
+) -> Result<(), DeliveryError> {
     match service {
         Service::Ntfy { url, token } => {
             let url = resolve(url, allow_private).await?;
             let topic = topic_of(&url)?;
             let mut headers = Vec::new();
             if let Some(token) = token {
-                headers.push((
-                    "authorization",
-                    format!("Bearer {}", key(token, "token").await?),
-                ));
+                let token = key(token, "token").await?;
+                headers.push(("authorization", format!("Bearer {token}")));
             }
             // Messages in JSON are published to the server's address, not to the topic's.
-            post(
-                &with_path(&url, "/")?,
-                allow_private,
-                &headers,
-                notice::ntfy(&topic, notice),
-            )
-            .await
+            let server = with_path(&url, "/")?;
+            let body = notice::ntfy(&topic, notice);
+            post(&server, allow_private, &headers, body).await
         }
         Service::Slack { url } => {
-            post(
-                &resolve(url, allow_private).await?,
-                allow_private,
-                &[],
-                notice::slack(notice),
-            )
-            .await
+            let url = resolve(url, allow_private).await?;
+            post(&url, allow_private, &[], notice::slack(notice)).await
         }
         Service::Discord { url } => {
-            post(
-                &resolve(url, allow_private).await?,
-                allow_private,
-                &[],
-                notice::discord(notice),
-            )
-            .await
+            let url = resolve(url, allow_private).await?;
+            post(&url, allow_private, &[], notice::discord(notice)).await
         }
         Service::Telegram { url, token, chat } => {
-            let token = key(token, "token").await?;
-            if !token
-                .chars()
-                .all(|c| c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-'))
-            {
-                return Err("token: it is not the token of a bot".to_owned());
-            }
-            let url = with_path(
-                url,
-                &format!(
-                    "{}/bot{token}/sendMessage",
-                    url.path().trim_end_matches('/')
-                ),
-            )?;
+            let url = telegram_url(url, &key(token, "token").await?)?;
             post(&url, allow_private, &[], notice::telegram(chat, notice)).await
         }
         Service::Email { to, from, sendmail } => {
             mail::send(sendmail, to, from.as_deref(), notice, DELIVERY_LIMIT).await
         }
-        Service::Desktop => program::show_on_desktop(notice, DELIVERY_LIMIT).await,
-        Service::Command { argv } => program::send(argv, notice, DELIVERY_LIMIT).await,
+        Service::Desktop => Ok(program::show_on_desktop(notice, DELIVERY_LIMIT).await?),
+        Service::Command { argv } => Ok(program::send(argv, notice, DELIVERY_LIMIT).await?),
     }
 }
 
-/// Returns an address of the same server.
-fn with_path(url: &Uri, path: &str) -> Result<Uri, String> {
-    let mut parts = url.clone().into_parts();
-    // The path can contain a secret, so the error does not repeat it.
-    parts.path_and_query = Some(
-        path.parse()
-            .map_err(|_| "the address cannot be used".to_owned())?,
-    );
-    Uri::from_parts(parts).map_err(|error| error.to_string())
+/// Returns the address to which a bot sends messages.
+fn telegram_url(url: &Uri, token: &str) -> Result<Uri, DeliveryError> {
+    let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, ':' | '_' | '-');
+    if !token.chars().all(is_allowed) {
+        return Err(DeliveryError::NotATelegramToken);
+    }
+    let prefix = url.path().trim_end_matches('/');
+    with_path(url, &format!("{prefix}/bot{token}/sendMessage"))
 }
 
-async fn resolve(address: &Address, allow_private: bool) -> Result<Uri, String> {
+/// Returns an address of the same server.
+fn with_path(url: &Uri, path: &str) -> Result<Uri, DeliveryError> {
+    let mut parts = url.clone().into_parts();
+    parts.path_and_query = Some(path.parse().map_err(DeliveryError::Path)?);
+    Ok(Uri::from_parts(parts)?)
+}
+
+async fn resolve(address: &Address, allow_private: bool) -> Result<Uri, DeliveryError> {
     match address {
         Address::Plain(url) => Ok(url.clone()),
         Address::Secret(source) => {
             let text = key(source, "url_from").await?;
-            webhook_address(&text, allow_private).map_err(|problem| format!("url_from: {problem}"))
+            webhook_address(&text, allow_private).map_err(DeliveryError::AddressInSecret)
         }
     }
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, String> + Send + 'static,
-) -> Result<T, String> {
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(|error| error.to_string())?
+async fn blocking<T, E>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, DeliveryError>
+where
+    T: Send + 'static,
+    E: Send + 'static,
+    DeliveryError: From<E>,
+{
+    Ok(tokio::task::spawn_blocking(work).await??)
 }
 
 /// Reads a secret of one line.
-async fn key(source: &KeySource, field: &'static str) -> Result<String, String> {
+async fn key(source: &KeySource, field: &'static str) -> Result<String, DeliveryError> {
     let text = match source {
         KeySource::File(file) => {
             let file = file.clone();
             blocking(move || private_text(&file, field)).await?
         }
-        KeySource::Env(name) => text_variable(name)
-            .ok_or_else(|| format!("{field}: the variable {name} is not set for the hub"))?,
+        KeySource::Env(name) => text_variable(name).ok_or_else(|| SecretError::NoVariable {
+            field,
+            name: name.clone(),
+        })?,
     };
     let text = text.trim();
     if text.is_empty() || text.chars().any(|c| c.is_control() || c.is_whitespace()) {
-        return Err(format!("{field}: must be one line without spaces"));
+        return Err(SecretError::NotOneLine { field }.into());
     }
     Ok(text.to_owned())
 }
@@ -220,22 +201,46 @@ async fn post(
     allow_private: bool,
     headers: &[(&'static str, String)],
     body: Vec<u8>,
-) -> Result<(), String> {
-    let host = url.host().unwrap_or_default();
-    let is_tls = url.scheme_str() == Some("https");
-    let name = host.trim_start_matches('[').trim_end_matches(']');
-    let port = url.port_u16().unwrap_or(if is_tls { 443 } else { 80 });
-    let found = tokio::net::lookup_host((name, port))
-        .await
-        .map_err(|error| format!("{name} cannot be looked up: {error}"))?;
+) -> Result<(), DeliveryError> {
+    let endpoint = Endpoint::of(url)?;
+    let name = endpoint.host.as_str();
+    let found = tokio::net::lookup_host((name, endpoint.port)).await;
+    let found = found.map_err(|source| DeliveryError::Lookup {
+        name: name.to_owned(),
+        source,
+    })?;
     let stream = connect(name, found.collect(), allow_private).await?;
+    let request = request(url, headers, body)?;
+    let stream: AnyStream = match endpoint.tls_name {
+        Some(tls_name) => {
+            let connector = blocking(|| Trust::Installed.connector()).await?;
+            let encrypted = connector.connect(tls_name, stream).await;
+            Box::new(encrypted.map_err(DeliveryError::Tls)?)
+        }
+        None => Box::new(stream),
+    };
+    let mut link = Link::open(stream, Some(HEAD_BYTES_MAX)).await?;
+    let response = link.sender.send_request(request);
+    let response = link.drive(response).await;
+    let response = response.map_err(DeliveryError::NoResponse)?;
+    match response.status() {
+        status if status.is_success() => Ok(()),
+        status => Err(DeliveryError::Status(status)),
+    }
+}
+
+fn request(
+    url: &Uri,
+    headers: &[(&'static str, String)],
+    body: Vec<u8>,
+) -> Result<Request<Full<Bytes>>, DeliveryError> {
     let path = url
         .path_and_query()
         .map_or("/", http::uri::PathAndQuery::as_str);
     let mut request = Request::post(path)
         .header(
             "host",
-            url.authority().map_or(host, http::uri::Authority::as_str),
+            url.authority().map_or("", http::uri::Authority::as_str),
         )
         .header(
             "user-agent",
@@ -243,30 +248,14 @@ async fn post(
         )
         .header("content-type", JSON)
         .header("connection", "close")
-        .body(Full::new(Bytes::from(body)))
-        .map_err(|error| error.to_string())?;
+        .body(Full::new(Bytes::from(body)))?;
     for (header, value) in headers {
-        let value = HeaderValue::from_str(value).map_err(|_| {
-            format!("{header} cannot be sent: it has characters that are not allowed")
-        })?;
+        let value = HeaderValue::from_str(value).map_err(|_| DeliveryError::Header(header))?;
         request
             .headers_mut()
             .insert(HeaderName::from_static(header), value);
     }
-    if is_tls {
-        let name = ServerName::try_from(name.to_owned())
-            .map_err(|_| format!("{name} is not a valid TLS name"))?;
-        let connector = tokio::task::spawn_blocking(tls::connector)
-            .await
-            .map_err(|error| error.to_string())??;
-        let stream = connector
-            .connect(name, stream)
-            .await
-            .map_err(|error| format!("TLS failed: {error}"))?;
-        exchange(stream, request).await
-    } else {
-        exchange(stream, request).await
-    }
+    Ok(request)
 }
 
 /// Connects to the first allowed address that accepts the connection.
@@ -274,75 +263,50 @@ async fn connect(
     name: &str,
     addresses: Vec<SocketAddr>,
     allow_private: bool,
-) -> Result<TcpStream, String> {
+) -> Result<TcpStream, DeliveryError> {
     let allowed: Vec<SocketAddr> = addresses
         .iter()
         .copied()
         .filter(|address| allow_private || is_public(address.ip()))
         .collect();
+    let name = name.to_owned();
     let mut problem = match addresses.first() {
-        Some(first) => format!(
-            "{name} is {}, a private address: set allow_private = true to allow it",
-            first.ip()
-        ),
-        None => format!("{name} has no address"),
+        Some(first) => DeliveryError::PrivateAddress {
+            name,
+            address: first.ip(),
+        },
+        None => DeliveryError::NoAddress(name),
     };
     for address in allowed {
         match TcpStream::connect(address).await {
             Ok(stream) => return Ok(stream),
-            Err(error) => problem = format!("{address}: {error}"),
+            Err(source) => problem = DeliveryError::Connect { address, source },
         }
     }
     Err(problem)
 }
 
-/// Sends a request and reads the head of the response.
-async fn exchange(
-    stream: impl AsyncRead + AsyncWrite + Unpin,
-    request: Request<Full<Bytes>>,
-) -> Result<(), String> {
-    let (mut sender, connection) = http1::Builder::new()
-        .max_buf_size(HEAD_BYTES_MAX)
-        .handshake(TokioIo::new(stream))
-        .await
-        .map_err(|error| error.to_string())?;
-    tokio::pin!(connection);
-    let response = sender.send_request(request);
-    tokio::pin!(response);
-    let response = tokio::select! {
-        response = &mut response => response,
-        ended = &mut connection => match ended {
-            // A response that was read before the connection ended still counts.
-            Ok(()) => response.await,
-            Err(error) => Err(error),
-        },
-    };
-    let status = response
-        .map_err(|error| format!("no response: {error}"))?
-        .status();
-    if status.is_success() {
-        Ok(())
-    } else {
-        Err(format!("the response was {status}"))
-    }
-}
-
 /// Reads a file that only its user can read.
-fn private_text(file: &Path, field: &str) -> Result<String, String> {
-    let described = |error: io::Error| format!("{field} {}: {error}", file.display());
+fn private_text(file: &Path, field: &'static str) -> Result<String, SecretError> {
+    let path = || file.to_owned();
+    let described = |source| SecretError::Io {
+        field,
+        path: path(),
+        source,
+    };
     let opened = files::open_named(file).map_err(described)?;
     let meta = opened.metadata().map_err(described)?;
     if meta.len() > SECRET_BYTES_MAX {
-        return Err(format!(
-            "{field} {}: larger than {SECRET_BYTES_MAX} bytes",
-            file.display()
-        ));
+        return Err(SecretError::TooLarge {
+            field,
+            path: path(),
+        });
     }
     if meta.permissions().mode() & 0o077 != 0 {
-        return Err(format!(
-            "{field} {} is accessible to other users: chmod 600",
-            file.display()
-        ));
+        return Err(SecretError::NotPrivate {
+            field,
+            path: path(),
+        });
     }
     let mut text = String::new();
     opened
@@ -353,24 +317,25 @@ fn private_text(file: &Path, field: &str) -> Result<String, String> {
 }
 
 /// Reads the signing secret: base64 after `whsec_`, or the raw text.
-fn secret(file: &Path) -> Result<Vec<u8>, String> {
+fn secret(file: &Path) -> Result<Vec<u8>, SecretError> {
     let text = private_text(file, "secret_file")?;
     let secret = match text.trim().strip_prefix("whsec_") {
         Some(encoded) => STANDARD
             .decode(encoded)
-            .map_err(|error| format!("secret_file {}: behind whsec_: {error}", file.display()))?,
+            .map_err(|source| SecretError::Encoding {
+                path: file.to_owned(),
+                source,
+            })?,
         None => text.trim().as_bytes().to_vec(),
     };
     if secret.len() < SECRET_BYTES_MIN {
-        return Err(format!(
-            "secret_file {}: shorter than {SECRET_BYTES_MIN} bytes",
-            file.display()
-        ));
+        return Err(SecretError::TooShort(file.to_owned()));
     }
     Ok(secret)
 }
 
-/// Signs a message as the Standard Webhooks specification requires: HMAC-SHA256 over its id, time and body.
+/// Signs a message as the Standard Webhooks specification requires: HMAC-SHA256 over its id, time
+/// and body.
 fn signature(secret: &[u8], message: &Message) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret).expect("a key may have any length");
     mac.update(format!("{}.{}.", message.id, message.timestamp_s).as_bytes());
@@ -399,6 +364,21 @@ mod tests {
         );
     }
 
+    #[test]
+    fn token_of_a_bot_cannot_change_the_address() {
+        let url = Uri::from_static("https://api.example.org/telegram/");
+        let found = telegram_url(&url, "12:a_b-C").expect("an address");
+        let expected = "https://api.example.org/telegram/bot12:a_b-C/sendMessage";
+        assert_eq!(found.to_string(), expected);
+        for token in ["1/../x", "1?x", "1#x", "1 x"] {
+            let refused = telegram_url(&url, token);
+            assert!(
+                matches!(refused, Err(DeliveryError::NotATelegramToken)),
+                "{token}"
+            );
+        }
+    }
+
     #[tokio::test]
     async fn private_address_is_refused_under_any_name() {
         for address in [
@@ -409,7 +389,8 @@ mod tests {
         ] {
             let refused = connect("name", vec![address.parse().expect("an address")], false)
                 .await
-                .expect_err("refused");
+                .expect_err("refused")
+                .to_string();
             assert!(
                 refused.contains("a private address"),
                 "{address}: {refused}"

@@ -1,12 +1,14 @@
-//! Formats a message for a service. The texts are data: none of them can mention anybody, format the message, or hide or
-//! imitate a link.
+//! Formats a message for a service. The texts are data: none of them can mention anybody, format
+//! the message, or hide or imitate a link.
 
 use super::Notice;
 use crate::text;
+use adjutant_core::shorten;
 use serde_json::{Value, json};
 
-/// The limits of the services are higher: ntfy 4096 bytes, Telegram 4096 UTF-16 units, Slack 3000 characters in a block and 150 in a
-/// header, Discord 2000 characters. Escapes at most multiply a text by five (Slack) or two (Discord).
+/// The limits of the services are higher: ntfy 4096 bytes, Telegram 4096 UTF-16 units, Slack 3000
+/// characters in a block and 150 in a header, Discord 2000 characters. Escapes at most multiply a
+/// text by five (Slack) or two (Discord).
 const TITLE_CHARS_MAX: usize = 120;
 const NTFY_BYTES_MAX: usize = 3_500;
 const TELEGRAM_CHARS_MAX: usize = 1_800;
@@ -19,9 +21,7 @@ const SUPPRESS_EMBEDS: u32 = 4;
 
 /// Returns the title: one line without control, hidden or reordering characters.
 pub(super) fn title(notice: &Notice) -> String {
-    cut(&text::line(&notice.title), TITLE_CHARS_MAX, |c| {
-        c.to_string()
-    })
+    shorten::to_chars(text::line(&notice.title).trim(), TITLE_CHARS_MAX).into_owned()
 }
 
 /// Returns the text of an e-mail.
@@ -39,14 +39,12 @@ pub(super) fn mail_text(notice: &Notice) -> String {
 
 /// Returns the text for a program of the user.
 pub(super) fn plain_text(notice: &Notice) -> String {
-    cut(&text::block(&notice.text), MAIL_CHARS_MAX, |c| {
-        c.to_string()
-    })
+    shorten::to_chars(text::block(&notice.text).trim(), MAIL_CHARS_MAX).into_owned()
 }
 
 /// Returns the text for a desktop, which may show some markup. Only the beginning is shown there.
 pub(super) fn markup_text(notice: &Notice) -> String {
-    cut(
+    escaped(
         &text::block(&notice.text),
         DESKTOP_CHARS_MAX,
         escaped_markup,
@@ -56,10 +54,7 @@ pub(super) fn markup_text(notice: &Notice) -> String {
 /// Returns the body of a message in JSON to ntfy, which shows plain text.
 pub(super) fn ntfy(topic: &str, notice: &Notice) -> Vec<u8> {
     let text = text::block(&notice.text);
-    let message = match text::head(&text, NTFY_BYTES_MAX) {
-        head if head.len() < text.len() => format!("{head}…"),
-        head => head.to_owned(),
-    };
+    let message = shorten::to_bytes(&text, NTFY_BYTES_MAX);
     let mut body = json!({"topic": topic, "title": title(notice), "message": message});
     if let Some(link) = &notice.link {
         body["click"] = json!(link);
@@ -68,12 +63,13 @@ pub(super) fn ntfy(topic: &str, notice: &Notice) -> Vec<u8> {
     bytes(&body)
 }
 
-/// Returns the body for an incoming webhook of Slack. Its blocks are plain text; the fallback for notifications is not
-/// formatted either. In all of them, Slack reads the three characters that it documents.
+/// Returns the body for an incoming webhook of Slack. Its blocks are plain text; the fallback for
+/// notifications is not formatted either. In all of them, Slack reads the three characters that it
+/// documents.
 pub(super) fn slack(notice: &Notice) -> Vec<u8> {
     let plain = |text: &str| json!({"type": "plain_text", "text": text, "emoji": false});
-    let title = cut(&title(notice), TITLE_CHARS_MAX, escaped_markup);
-    let text = cut(&text::block(&notice.text), SLACK_CHARS_MAX, escaped_markup);
+    let title = escaped(&title(notice), TITLE_CHARS_MAX, escaped_markup);
+    let text = escaped(&text::block(&notice.text), SLACK_CHARS_MAX, escaped_markup);
     let mut blocks = vec![json!({"type": "section", "text": plain(&title)})];
     if !text.trim().is_empty() {
         blocks.push(json!({"type": "section", "text": plain(&text)}));
@@ -97,10 +93,11 @@ fn escaped_markup(c: char) -> String {
     }
 }
 
-/// Returns the body for a webhook of Discord. Nobody is mentioned, no link is expanded, and Markdown is escaped.
+/// Returns the body for a webhook of Discord. Nobody is mentioned, no link is expanded, and
+/// Markdown is escaped.
 pub(super) fn discord(notice: &Notice) -> Vec<u8> {
-    let title = cut(&title(notice), TITLE_CHARS_MAX * 2, escaped_for_discord);
-    let text = cut(
+    let title = escaped(&title(notice), TITLE_CHARS_MAX * 2, escaped_for_discord);
+    let text = escaped(
         &text::block(&notice.text),
         DISCORD_CHARS_MAX,
         escaped_for_discord,
@@ -123,14 +120,13 @@ fn escaped_for_discord(c: char) -> String {
     }
 }
 
-/// Returns the body for `sendMessage` of Telegram's Bot API. Without a parse mode, Telegram would still make links of names, tags,
-/// commands and addresses; in preformatted text, it does not.
+/// Returns the body for `sendMessage` of Telegram's Bot API. Without a parse mode, Telegram would
+/// still make links of names, tags, commands and addresses; in preformatted text, it does not.
 pub(super) fn telegram(chat: &str, notice: &Notice) -> Vec<u8> {
     let shown = format!(
         "{}\n{}",
         title(notice),
-        cut(&text::block(&notice.text), TELEGRAM_CHARS_MAX, |c| c
-            .to_string())
+        shorten::to_chars(text::block(&notice.text).trim(), TELEGRAM_CHARS_MAX)
     );
     let length = shown.encode_utf16().count();
     let link = notice
@@ -146,17 +142,21 @@ pub(super) fn telegram(chat: &str, notice: &Notice) -> Vec<u8> {
     }))
 }
 
-/// Escapes a text, and cuts it to a number of characters with a mark.
-fn cut(text: &str, chars_max: usize, escape: impl Fn(char) -> String) -> String {
-    let (mut out, mut used) = (String::new(), 0);
+/// Escapes a text, and shortens it to a number of characters with the mark. No escape is split.
+fn escaped(text: &str, chars_max: usize, escape: impl Fn(char) -> String) -> String {
+    let (mut out, mut used, mut marked_from) = (String::new(), 0, 0);
     for c in text.trim().chars() {
         let escaped = escape(c);
         used += escaped.chars().count();
         if used > chars_max {
-            out.push('…');
+            out.truncate(marked_from);
+            out.push(shorten::MARK);
             break;
         }
         out.push_str(&escaped);
+        if used < chars_max {
+            marked_from = out.len();
+        }
     }
     out
 }

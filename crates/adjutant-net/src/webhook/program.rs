@@ -1,9 +1,11 @@
 //! Passes a message to a program of the user. There is no shell: each argument stays one argument.
 
+use super::error::ProgramError;
 use super::{Notice, notice};
 use crate::config::{find_program, notify_env, text_variable};
 use crate::process::tool::{self, Tool};
 use crate::text;
+use adjutant_core::shorten;
 use serde_json::json;
 use std::ffi::OsString;
 use std::path::Path;
@@ -14,14 +16,14 @@ const PROBLEM_CHARS_MAX: usize = 300;
 /// The program that shows a message on the desktop.
 const NOTIFY_SEND: &str = "notify-send";
 
-/// Runs a program to its end. The error is a message for people.
+/// Runs a program to its end.
 pub(super) async fn run(
     program: &str,
     args: Vec<OsString>,
     env: Vec<(OsString, OsString)>,
     input: Vec<u8>,
     limit: Duration,
-) -> Result<(), String> {
+) -> Result<(), ProgramError> {
     let tool = Tool {
         program: Path::new(program),
         args,
@@ -36,27 +38,31 @@ pub(super) async fn run(
     };
     let ended = tool::run(tool)
         .await
-        .map_err(|error| format!("{program}: {error}"))?;
+        .map_err(|source| ProgramError::Start {
+            program: program.to_owned(),
+            source,
+        })?;
     if ended.exit_code == Some(0) {
         return Ok(());
     }
-    let code = ended.exit_code.map_or_else(
-        || "was killed by a signal".to_owned(),
-        |code| format!("ended with exit code {code}"),
-    );
-    let said = text::shortened(text::line(ended.errors.trim()).as_str(), PROBLEM_CHARS_MAX);
-    Err(if said.is_empty() {
-        format!("{program} {code}")
-    } else {
-        format!("{program} {code}: {said}")
+    let said = text::line(ended.errors.trim());
+    Err(ProgramError::Failed {
+        program: program.to_owned(),
+        code: ended.exit_code,
+        said: shorten::counted(&said, PROBLEM_CHARS_MAX).to_string(),
     })
 }
 
-/// Runs the configured program with the message as JSON on its standard input. `{title}` and `{text}` in its arguments stand
-/// for the parts of the message. The link is only in the JSON, because other users can read arguments.
-pub(super) async fn send(argv: &[String], message: &Notice, limit: Duration) -> Result<(), String> {
+/// Runs the configured program with the message as JSON on its standard input. `{title}` and
+/// `{text}` in its arguments stand for the parts of the message. The link is only in the JSON,
+/// because other users can read arguments.
+pub(super) async fn send(
+    argv: &[String],
+    message: &Notice,
+    limit: Duration,
+) -> Result<(), ProgramError> {
     let Some((program, args)) = argv.split_first() else {
-        return Err("command: names no program".to_owned());
+        return Err(ProgramError::NoProgram { field: "command" });
     };
     let (title, text) = (notice::title(message), notice::plain_text(message));
     let args = args
@@ -79,12 +85,10 @@ pub(super) async fn send(argv: &[String], message: &Notice, limit: Duration) -> 
 }
 
 /// Shows a message on the desktop.
-pub(super) async fn show_on_desktop(message: &Notice, limit: Duration) -> Result<(), String> {
+pub(super) async fn show_on_desktop(message: &Notice, limit: Duration) -> Result<(), ProgramError> {
     let path = text_variable("PATH").unwrap_or_default();
     let Some(program) = find_program(NOTIFY_SEND, &path) else {
-        return Err(format!(
-            "{NOTIFY_SEND} was not found on the hub's PATH: install it (libnotify), or set notify.command"
-        ));
+        return Err(ProgramError::NotFound(NOTIFY_SEND));
     };
     let args = [
         "--app-name=Adjutant",

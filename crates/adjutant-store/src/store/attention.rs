@@ -1,7 +1,7 @@
 //! Runs that need attention, and notifications of their owners.
 //!
-//! [`adjutant_core::attention`] decides what counts as a stop or an end. The SQL conditions here are generated from
-//! it.
+//! [`adjutant_core::attention`] decides what counts as a stop or an end. The SQL conditions here
+//! are generated from it.
 
 use super::runs::{list, unfinished_with};
 use super::{Page, Run, StoreError, Tx, last_seq};
@@ -34,12 +34,14 @@ fn reasons(wanted: impl Fn(RunPhase) -> bool) -> String {
     words.join(", ")
 }
 
-/// The run is stopped and does not resume by itself. A stop without `end_seq` awaits the run's requests.
+/// The run is stopped and does not resume by itself. A stop without `end_seq` awaits the run's
+/// requests.
 static NEEDS_RESUME: LazyLock<String> = LazyLock::new(|| {
     let reasons = reasons(|phase| matches!(phase, RunPhase::Stopped(_)));
     format!("state = 'stopped' AND end_seq IS NOT NULL AND stop_reason IN ({reasons})")
 });
-/// The run is held: queued, and a run that it starts after has failed. A queued run has an `end_seq` only then.
+/// The run is held: queued, and a run that it starts after has failed. A queued run has an
+/// `end_seq` only then.
 const IS_HELD: &str = "state = 'queued' AND end_seq IS NOT NULL";
 /// The run is over for its waiters: finished, or paused on purpose.
 static IS_OVER: LazyLock<String> = LazyLock::new(|| {
@@ -85,13 +87,12 @@ fn count(
     values: impl db::Params,
 ) -> Result<u64, StoreError> {
     let sql = format!("SELECT count(*) FROM runs {condition}");
-    let count: i64 = connection
-        .prepare_cached(&sql)?
-        .query_row(values, |row| row.get(0))?;
+    let count: i64 = connection.prepare_cached(&sql)?.read_row(values)?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// Reads up to `limit` stopped runs that do not resume by themselves and held runs, longest stopped first.
+/// Reads up to `limit` stopped runs that do not resume by themselves and held runs, longest stopped
+/// first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -125,7 +126,8 @@ pub fn stopped_runs(
     Ok(Page { runs, more })
 }
 
-/// Reads up to `limit` running runs that have been silent for too long since their reports, the longest first.
+/// Reads up to `limit` running runs that have been silent for too long since their reports, the
+/// longest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -143,7 +145,8 @@ pub fn silent_after_report(
     list(connection, &condition, params![who.to_string(), limit])
 }
 
-/// Reads the stopped and held runs below a run that do not resume by themselves, longest stopped first.
+/// Reads the stopped and held runs below a run that do not resume by themselves, longest stopped
+/// first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -154,7 +157,7 @@ pub fn stopped_below(
 ) -> Result<Vec<Run>, StoreError> {
     let has_children: bool = connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)")?
-        .query_row([run.to_string()], |row| row.get(0))?;
+        .read_row([run.to_string()])?;
     if !has_children {
         return Ok(Vec::new());
     }
@@ -170,7 +173,8 @@ pub fn stopped_below(
     )
 }
 
-/// Reads up to `limit` of the caller's own runs that ended badly without the caller being notified, oldest first.
+/// Reads up to `limit` of the caller's own runs that ended badly without the caller being notified,
+/// oldest first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -196,8 +200,8 @@ pub fn unnotified_bad_ends(
     Ok(Page { runs, more })
 }
 
-/// Reads up to `limit` ended runs that are new to the caller: its own runs that it was not notified of, and visible
-/// runs that ended after `after`. Oldest end first.
+/// Reads up to `limit` ended runs that are new to the caller: its own runs that it was not notified
+/// of, and visible runs that ended after `after`. Oldest end first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -225,7 +229,8 @@ pub fn unknown_ends(
     Ok(found)
 }
 
-/// Counts the runs that [`unknown_ends`] would read beyond a position, and returns the first of them that failed.
+/// Counts the runs that [`unknown_ends`] would read beyond a position, and returns the first of
+/// them that failed.
 ///
 /// # Errors
 /// A failure of the store.
@@ -251,7 +256,8 @@ pub fn unknown_ends_beyond(
     Ok((more, failed))
 }
 
-/// Reads up to `limit` runs that are in progress, newest first. Queued runs are left out first, then stopped ones.
+/// Reads up to `limit` runs that are in progress, newest first. Queued runs are left out first,
+/// then stopped ones.
 ///
 /// # Errors
 /// A failure of the store.
@@ -272,8 +278,9 @@ pub fn underway_runs(
     Ok(runs)
 }
 
-/// Returns whether [`Tx::set_notified`] or, with `all_until`, [`Tx::set_all_notified`] can change something, now or when the call is
-/// repeated: a position beyond the history covers later stops and ends.
+/// Returns whether [`Tx::set_notified`] or, with `all_until`, [`Tx::set_all_notified`] can change
+/// something, now or when the call is repeated: a position beyond the history covers later stops
+/// and ends.
 ///
 /// # Errors
 /// A failure of the store.
@@ -299,7 +306,7 @@ pub fn can_set_notified(
                 "SELECT EXISTS (SELECT 1 FROM runs WHERE id = ?1 AND owner = ?2 AND coalesce(end_seq, report_seq) > notified_seq
                  AND coalesce(end_seq, report_seq) <= ?3)",
             )?
-            .query_row(params![run.to_string(), owner, until.0], |row| row.get(0))?;
+            .read_row(params![run.to_string(), owner, until.0])?;
         if is_new {
             return Ok(true);
         }
@@ -310,12 +317,13 @@ pub fn can_set_notified(
     let any = "SELECT EXISTS (SELECT 1 FROM runs INDEXED BY runs_unnotified WHERE owner = ?1 AND end_seq > notified_seq AND end_seq <= ?2)";
     Ok(connection
         .prepare_cached(any)?
-        .query_row(params![owner, until.0], |row| row.get(0))?)
+        .read_row(params![owner, until.0])?)
 }
 
 impl Tx<'_> {
-    /// Records that the owner of these runs was notified of their stops and ends, or of the reports of live ones, each up to a position. Runs of
-    /// other owners are ignored. Returns how many runs changed.
+    /// Records that the owner of these runs was notified of their stops and ends, or of the reports
+    /// of live ones, each up to a position. Runs of other owners are ignored. Returns how many runs
+    /// changed.
     ///
     /// # Errors
     /// A failure of the store.
@@ -336,7 +344,8 @@ impl Tx<'_> {
         Ok(changed as u64)
     }
 
-    /// Records that an owner was notified of all stops and ends up to a position. Returns how many runs changed.
+    /// Records that an owner was notified of all stops and ends up to a position. Returns how many
+    /// runs changed.
     ///
     /// # Errors
     /// A failure of the store.

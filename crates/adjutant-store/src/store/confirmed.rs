@@ -1,11 +1,14 @@
-//! What a database on a server has confirmed, kept in the home of each hub and of each runner (see [`adjutant_core::confirmed`]).
+//! What a database on a server has confirmed, kept in the home of each hub and of each runner (see
+//! [`adjutant_core::confirmed`]).
 //!
-//! A hub notes each commit before its callers get their replies, without waiting for the disk: the note outlives the process, and after a
-//! power failure it is at most a second or some thousand numbers old.
+//! A hub notes each commit before its callers get their replies, without waiting for the disk: the
+//! note outlives the process, and after a power failure it is at most a second or some thousand
+//! numbers old.
 
 use crate::config::Home;
 use crate::files;
 use adjutant_core::confirmed::{Confirmed, History, Reached, UNSYNCED_NUMBERS_MAX};
+use adjutant_core::hex;
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -18,7 +21,8 @@ use std::thread::Thread;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
 
-/// The size of one of the copies in the file: one is on disk, one is being flushed, and one is written.
+/// The size of one of the copies in the file: one is on disk, one is being flushed, and one is
+/// written.
 const COPY_BYTES: u64 = 8 * 1024;
 const COPIES: u64 = 3;
 /// Length of the digest before each copy, in hexadecimal digits.
@@ -77,13 +81,10 @@ pub(super) fn of_text(text: &str) -> Option<Confirmed> {
     })
 }
 
-/// What others may know as the identity of a store. The secret itself signs what is given to runners.
+/// What others may know as the identity of a store. The secret itself signs what is given to
+/// runners.
 pub(super) fn identity_of(secret: &str) -> String {
-    Sha256::digest(secret.as_bytes())
-        .iter()
-        .take(16)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&Sha256::digest(secret)[..16])
 }
 
 /// A hub's note of what is confirmed.
@@ -106,10 +107,14 @@ struct State {
     file: Option<Arc<File>>,
     /// The copy that is written.
     copy: u64,
+    /// The copy that is on disk.
+    synced_copy: u64,
     /// What is on disk.
     synced: Confirmed,
     /// The last note could not be written, which was logged.
     has_failed: bool,
+    /// The same for the disk.
+    has_sync_failed: bool,
     /// When the first note was written that is not on disk. `None`: all is.
     unsynced_since: Option<Instant>,
     /// The thread that writes notes to disk later.
@@ -139,7 +144,7 @@ impl ConfirmedNote {
         });
         let file = opened.ok();
         let mut confirmed = Confirmed::default();
-        let mut copy = 0;
+        let mut newest = 0;
         for at in 0..COPIES {
             // The newest copy continues the others.
             if let Some(found) = file.as_ref().and_then(|file| read_copy(file, at)) {
@@ -147,12 +152,12 @@ impl ConfirmedNote {
                     || found.era > confirmed.era
                     || found.numbers_since(&confirmed) > 0
                 {
-                    copy = at;
+                    newest = at;
                 }
                 confirmed.learn(&found);
             }
         }
-        Self::with(file, confirmed, (copy + 1) % COPIES)
+        Self::with(file, confirmed, newest)
     }
 
     /// Makes a note that ends with its process, for a database that nobody else uses.
@@ -161,15 +166,19 @@ impl ConfirmedNote {
         Self::with(None, Confirmed::default(), 0)
     }
 
-    fn with(file: Option<File>, confirmed: Confirmed, copy: u64) -> Arc<Self> {
+    /// `newest`: the copy that is on disk.
+    fn with(file: Option<File>, confirmed: Confirmed, newest: u64) -> Arc<Self> {
         let state = State {
             synced: confirmed.clone(),
             confirmed,
             secret: String::new(),
             lead: String::new(),
             file: file.map(Arc::new),
-            copy,
+            // Not over the newest copy, which a power failure would tear while it is written.
+            copy: (newest + 1) % COPIES,
+            synced_copy: newest,
             has_failed: false,
+            has_sync_failed: false,
             unsynced_since: None,
             syncing: None,
         };
@@ -194,19 +203,37 @@ impl ConfirmedNote {
     /// Waits until the note is on disk.
     fn sync(&self) {
         let _only = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);
-        let (file, written) = {
+        let (file, flushed, written) = {
             let mut state = self.state();
+            // Before the sync: a note that is written during it may not be part of it, and needs
+            // another one.
             state.unsynced_since = None;
             let Some(file) = state.file.clone() else {
                 return;
             };
-            // What comes meanwhile is written to the copy that is neither on disk nor being flushed.
-            state.copy = (state.copy + 1) % COPIES;
-            (file, state.confirmed.clone())
+            let flushed = state.copy;
+            state.copy = other_copy(flushed, state.synced_copy);
+            (file, flushed, state.confirmed.clone())
         };
-        match file.sync_data() {
-            Ok(()) => self.state().synced = written,
-            Err(error) => tracing::warn!(%error, "what is confirmed cannot be written to disk"),
+        let done = file.sync_data();
+        let mut state = self.state();
+        match done {
+            Ok(()) => {
+                (state.synced, state.synced_copy) = (written, flushed);
+                state.has_sync_failed = false;
+            }
+            Err(error) => {
+                // The note is not on disk, so it needs another sync. It is written again, since the
+                // kernel may have dropped what it could not write.
+                state.write();
+                state.unsynced_since.get_or_insert_with(Instant::now);
+                if let Some(thread) = &state.syncing {
+                    thread.unpark();
+                }
+                if !std::mem::replace(&mut state.has_sync_failed, true) {
+                    tracing::warn!(%error, "what is confirmed cannot be written to disk");
+                }
+            }
         }
     }
 
@@ -256,8 +283,8 @@ impl ConfirmedNote {
         if state.confirmed.numbers_since(&state.synced) >= UNSYNCED_NUMBERS_MAX {
             drop(state);
             self.sync();
-        } else if state.unsynced_since.is_none() {
-            state.unsynced_since = Some(Instant::now());
+        } else if state.unsynced_since.is_none() || state.syncing.is_none() {
+            state.unsynced_since.get_or_insert_with(Instant::now);
             self.sync_later(&mut state);
         }
     }
@@ -274,7 +301,8 @@ impl ConfirmedNote {
         self.sync();
     }
 
-    /// Learns what the leader says. The note reaches the disk later, because the leader says something several times a second.
+    /// Learns what the leader says. The note reaches the disk later, because the leader says
+    /// something several times a second.
     pub(super) fn learn_from_leader(&self, other: &Confirmed) {
         let mut state = self.state();
         let before = state.confirmed.clone();
@@ -313,21 +341,17 @@ impl ConfirmedNote {
         to_text(&state.confirmed.of_lead(&state.lead))
     }
 
-    /// Returns the same with a signature, for a runner, which keeps it and shows it when it joins. `None`: the store is a file.
+    /// Returns the same with a signature, for a runner, which keeps it and shows it when it joins.
+    /// `None`: the store is a file.
     #[must_use]
-    pub fn for_runner(&self) -> Option<String> {
+    pub(crate) fn for_runner(&self) -> Option<String> {
         let state = self.state();
         if state.secret.is_empty() {
             return None;
         }
         let text = to_text(&state.confirmed.of_lead(&state.lead));
         let mac = signature(&state.secret, &text).finalize().into_bytes();
-        Some(
-            mac.iter()
-                .map(|byte| format!("{byte:02x}"))
-                .chain([".".to_owned(), text])
-                .collect(),
-        )
+        Some(format!("{}.{text}", hex(mac)))
     }
 
     /// Reads what a hub of this store gave to a runner. `None`: it comes from elsewhere.
@@ -359,7 +383,11 @@ impl ConfirmedNote {
             .spawn(move || sync_notes(&weak))
         {
             Ok(thread) => state.syncing = Some(thread.thread().clone()),
-            Err(error) => tracing::warn!(%error, "what is confirmed reaches the disk later"),
+            Err(error) => {
+                if !std::mem::replace(&mut state.has_sync_failed, true) {
+                    tracing::warn!(%error, "what is confirmed reaches the disk later");
+                }
+            }
         }
     }
 }
@@ -375,9 +403,12 @@ impl Drop for ConfirmedNote {
     }
 }
 
-/// Writes the notes of a hub to disk, each at most a second after it was written. Ends with the hub's part that leads.
+/// Writes the notes of a hub to disk, each at most a second after it was written. Ends with the
+/// hub's part that leads.
 fn sync_notes(note: &Weak<ConfirmedNote>) {
     loop {
+        // This thread must not keep the note alive while it waits: dropping the note makes the last
+        // sync.
         let Some(known) = note.upgrade() else { return };
         let since = known.state().unsynced_since;
         match since.map(|since| UNSYNCED_MAX.saturating_sub(since.elapsed())) {
@@ -392,6 +423,13 @@ fn sync_notes(note: &Weak<ConfirmedNote>) {
             }
         }
     }
+}
+
+/// Returns the copy to write next: neither the one that is being flushed nor the one on disk.
+fn other_copy(flushed: u64, synced: u64) -> u64 {
+    (0..COPIES)
+        .find(|copy| ![flushed, synced].contains(copy))
+        .expect("there are three copies")
 }
 
 impl State {
@@ -419,11 +457,7 @@ impl State {
 }
 
 fn digest_of(text: &str) -> String {
-    Sha256::digest(text.as_bytes())
-        .iter()
-        .take(DIGEST_DIGITS / 2)
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&Sha256::digest(text)[..DIGEST_DIGITS / 2])
 }
 
 /// Reads a copy. `None`: there is none, or the machine stopped while it was written.
@@ -516,6 +550,33 @@ mod tests {
             again.known().is_missing_in(&history(0, 6))
                 && !again.known().is_missing_in(&history(0, 9))
         );
+    }
+
+    #[test]
+    fn failed_sync_is_repeated_and_spares_the_copy_on_disk() {
+        // A device that accepts writes, but no sync.
+        let device = File::options()
+            .write(true)
+            .open("/dev/null")
+            .expect("a device");
+        let note = ConfirmedNote::with(Some(device), Confirmed::default(), 0);
+        let reached = Reached {
+            epoch: 1,
+            transaction: 1,
+        };
+        {
+            let mut state = note.state();
+            state.confirmed.enter(&identity_of("secret"), 0);
+            state
+                .confirmed
+                .note("lead", reached, [("events".to_owned(), 10)]);
+        }
+        for _ in 0..4 {
+            note.sync();
+            let state = note.state();
+            assert!(state.unsynced_since.is_some() && state.synced == Confirmed::default());
+            assert!(state.copy != state.synced_copy && state.synced_copy == 0);
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use super::ids::run_id;
 use super::runs::Run;
 use super::{StoreError, Topic, Tx, append_event};
-use crate::store::db::{Connection, OptionalExtension, Row, params};
+use crate::store::db::{Connection, Record, params, row};
 use adjutant_core::conflict::{PairChange, pair_change};
 use adjutant_core::merge::ConflictKind;
 use adjutant_core::{EventKind, EventSeq, RunId};
@@ -33,15 +33,17 @@ pub struct ConflictingRun {
     pub files: Vec<ConflictFile>,
 }
 
-/// A run whose tree can be compared.
-#[derive(Debug, Clone)]
-pub struct Sibling {
-    pub run: RunId,
-    pub name: String,
-    /// The commit that its workspace was made from.
-    pub base: String,
-    /// The commit of the user's uncommitted changes that it started with.
-    pub changes: Option<String>,
+row! {
+    /// A run whose tree can be compared.
+    #[derive(Debug, Clone)]
+    pub struct Sibling {
+        pub run: RunId = "r.id",
+        pub name: String = "r.name",
+        /// The commit that its workspace was made from.
+        pub base: String = "w.base",
+        /// The commit of the user's uncommitted changes that it started with.
+        pub changes: Option<String> = "w.changes",
+    }
 }
 
 /// Two runs in the order in which they are stored.
@@ -54,8 +56,9 @@ pub fn pair(one: RunId, other: RunId) -> (RunId, RunId) {
     }
 }
 
-/// Lists the isolated runs that are to be merged into the same repository as a run, by the same owner and parent, that run
-/// included, oldest first. If there are more than `max`, unfinished runs and then the newest are listed.
+/// Lists the isolated runs that are to be merged into the same repository as a run, by the same
+/// owner and parent, that run included, oldest first. If there are more than `max`, unfinished runs
+/// and then the newest are listed.
 ///
 /// # Errors
 /// A failure of the store.
@@ -64,36 +67,17 @@ pub fn siblings_of(
     run: RunId,
     max: u32,
 ) -> Result<Vec<Sibling>, StoreError> {
-    let read = |row: &Row<'_>| {
-        Ok((
-            row.get(0)?,
-            row.get::<String>(1)?,
-            row.get(2)?,
-            row.get(3)?,
-            row.get(4)?,
-        ))
-    };
-    let mut found: Vec<(i64, String, String, String, Option<String>)> = connection
+    let mut found: Vec<(Sibling, i64)> = connection
         .prepare_cached(&format!(
-            "SELECT r.no, r.id, r.name, w.base, w.changes FROM workspaces m JOIN runs o ON o.id = m.run_id
+            "{}, r.no FROM workspaces m JOIN runs o ON o.id = m.run_id
              JOIN workspaces w ON w.repository = m.repository AND w.{IS_OPEN}
              JOIN runs r ON r.id = w.run_id AND r.owner = o.owner AND r.parent IS NOT DISTINCT FROM o.parent
-             WHERE m.run_id = ?1 AND m.{IS_OPEN} ORDER BY r.id = ?1 DESC, r.state <> 'finished' DESC, r.no DESC LIMIT ?2"
+             WHERE m.run_id = ?1 AND m.{IS_OPEN} ORDER BY r.id = ?1 DESC, r.state <> 'finished' DESC, r.no DESC LIMIT ?2",
+            Sibling::SELECT
         ))?
-        .query_map(params![run.to_string(), max], read)?
-        .collect::<Result<_, _>>()?;
-    found.sort_unstable_by_key(|(no, ..)| *no);
-    found
-        .into_iter()
-        .map(|(_, id, name, base, changes)| {
-            Ok(Sibling {
-                run: run_id(&id)?,
-                name,
-                base,
-                changes,
-            })
-        })
-        .collect()
+        .read_rows(params![run.to_string(), max])?;
+    found.sort_unstable_by_key(|(_, no)| *no);
+    Ok(found.into_iter().map(|(sibling, _)| sibling).collect())
 }
 
 /// Reads the commits of a pair that were compared last.
@@ -108,10 +92,7 @@ pub fn compared(
         .prepare_cached(
             "SELECT first_commit, second_commit FROM conflicts WHERE first = ?1 AND second = ?2",
         )?
-        .query_row(params![first.to_string(), second.to_string()], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .optional()?)
+        .find_row(params![first.to_string(), second.to_string()])?)
 }
 
 /// Lists the runs that conflict with a run, as long as neither is merged.
@@ -128,8 +109,7 @@ pub fn conflicts_of(
              WHERE (c.first = ?1 OR c.second = ?1) AND c.files <> '[]'
              AND (SELECT count(*) FROM workspaces WHERE run_id IN (c.first, c.second) AND {IS_OPEN}) = 2 ORDER BY r.no"
         ))?
-        .query_map([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<Result<_, _>>()?;
+        .read_rows([run.to_string()])?;
     rows.into_iter()
         .map(|(id, name, files)| {
             Ok(ConflictingRun {
@@ -148,7 +128,7 @@ pub fn conflicts_of(
 pub fn changed_count(connection: &Connection, run: RunId) -> Result<u64, StoreError> {
     let found: Option<i64> = connection
         .prepare_cached("SELECT max(CASE first WHEN ?1 THEN first_files ELSE second_files END) FROM conflicts WHERE first = ?1 OR second = ?1")?
-        .query_row([run.to_string()], |row| row.get(0))?;
+        .read_row([run.to_string()])?;
     Ok(u64::try_from(found.unwrap_or(0)).unwrap_or(0))
 }
 
@@ -175,8 +155,8 @@ pub struct Comparison {
 }
 
 impl Tx<'_> {
-    /// Stores the result of a comparison caused by a change of the tree of `run`. The first conflict of a pair is an event of
-    /// `run`, and so is its end.
+    /// Stores the result of a comparison caused by a change of the tree of `run`. The first
+    /// conflict of a pair is an event of `run`, and so is its end.
     ///
     /// # Errors
     /// A failure of the store.
@@ -189,10 +169,7 @@ impl Tx<'_> {
         } = comparison;
         let known: Option<String> = self
             .prepare("SELECT files FROM conflicts WHERE first = ?1 AND second = ?2")?
-            .query_row(params![first.to_string(), second.to_string()], |row| {
-                row.get(0)
-            })
-            .optional()?;
+            .find_row(params![first.to_string(), second.to_string()])?;
         let rows: Vec<FileRow> = files
             .iter()
             .map(|file| FileRow {

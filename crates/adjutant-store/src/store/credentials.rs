@@ -1,14 +1,15 @@
-//! Credentials in a dispatcher's environment: vendors' keys, tokens and everything else that only some agents
-//! receive. They are not in the database, whose free pages and log would retain them, but in separate files with
-//! mode 0600. A file is removed as soon as no run or chat turn needs it.
+//! Credentials in a dispatcher's environment: vendors' keys, tokens and everything else that only
+//! some agents receive. They are not in the database, whose free pages and log would retain them,
+//! but in separate files with mode 0600. A file is removed as soon as no run or chat turn needs it.
 //!
-//! A file is durable before the transaction that refers to it. A file without a reference is removed by the next
-//! sweep, at the end of an attempt or at the start of a hub.
+//! A file is durable before the transaction that refers to it. A file without a reference is
+//! removed by the next sweep, at the end of an attempt or at the start of a hub.
 
 use super::StoreError;
-use crate::config::{Home, is_credential, is_stored_as_credential};
+use crate::config::{Home, is_stored_as_credential};
 use crate::files;
-use crate::store::db::{self, Connection};
+use crate::store::db::Connection;
+use adjutant_core::hex;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
@@ -18,13 +19,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Maximum size of a file in bytes, larger than any accepted environment.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// What a run receives of its dispatcher's environment. Contains no credentials, only a reference to them.
+/// What a run receives of its dispatcher's environment. Contains no credentials, only a reference
+/// to them.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DispatchEnv {
     #[serde(flatten)]
     variables: BTreeMap<String, String>,
-    /// The name of the file with the credentials. The serialized name cannot collide, because a dispatcher's
-    /// variables never begin with `ADJ_`.
+    /// The name of the file with the credentials. The serialized name cannot collide, because a
+    /// dispatcher's variables never begin with `ADJ_`.
     #[serde(
         rename = "ADJ_CREDENTIALS",
         default,
@@ -58,8 +60,8 @@ impl DispatchEnv {
     }
 }
 
-/// Credentials for a transaction in progress. Sweeps spare their file until this is dropped, even without a
-/// reference.
+/// Credentials for a transaction in progress. Sweeps spare their file until this is dropped, even
+/// without a reference.
 #[derive(Debug)]
 pub struct KeptCredentials {
     pub env: DispatchEnv,
@@ -213,8 +215,8 @@ impl CredentialFiles {
         if files.is_empty() {
             return Ok(());
         }
-        // The order matters: credentials that are no longer in flight are either in the store by now or will never
-        // be.
+        // The order matters: credentials that are no longer in flight are either in the store by
+        // now or will never be.
         let in_flight = self
             .in_flight
             .lock()
@@ -239,12 +241,13 @@ impl CredentialFiles {
 fn new_id() -> String {
     let mut bytes = [0; 16];
     getrandom::fill(&mut bytes).expect("the kernel provides random bytes");
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    hex(bytes)
 }
 
-/// A run needs its credentials while an attempt is queued or live, while it can resume by itself, and while it has
-/// an open delegation, whose child receives them too. A run that must be resumed gets them from the caller that
-/// resumes it. The variables that a dispatcher set for a run are needed as long as there is the run.
+/// A run needs its credentials while an attempt is queued or live, while it can resume by itself,
+/// and while it has an open delegation, whose child receives them too. A run that must be resumed
+/// gets them from the caller that resumes it. The variables that a dispatcher set for a run are
+/// needed as long as there is the run.
 const IN_USE: &str = "
   WITH needed (run) AS (
     SELECT id FROM runs WHERE state IN ('starting', 'running', 'stopping')
@@ -259,78 +262,7 @@ const IN_USE: &str = "
 /// Reads the names of the credentials that are still needed.
 pub(super) fn in_use(connection: &Connection) -> Result<BTreeSet<String>, StoreError> {
     let sql = format!("SELECT id FROM ({IN_USE}) WHERE id IS NOT NULL");
-    Ok(connection
-        .prepare_cached(&sql)?
-        .query_map([], |row| row.get(0))?
-        .collect::<Result<_, _>>()?)
-}
-
-/// Removes the credentials from a database of an older version, which stored them in rows. Those that are still
-/// needed are moved to files. The caller has opened a transaction.
-pub(super) fn move_to_files(connection: &Connection, home: &Home) -> Result<(), StoreError> {
-    let credential_files = CredentialFiles::new(home);
-    let needed =
-        "r.state IN ('queued', 'starting', 'running', 'stopping') OR r.stop_reason IN ('parked', 'rate_limited', 'overloaded', 'memory_pressure') OR r.holding > 0
-        OR EXISTS (SELECT 1 FROM requests q WHERE q.run = r.id AND q.status = 'pending' AND q.kind = 'delegation')";
-    let inputs: Vec<(String, String, bool)> = connection
-        .prepare_cached(&format!("SELECT i.run, i.spec, coalesce({needed}, 0) FROM run_inputs i JOIN runs r ON r.id = i.run"))?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<Result<_, _>>()?;
-    for (run, text, needed) in inputs {
-        let mut spec: serde_json::Value = serde_json::from_str(&text)
-            .map_err(|error| StoreError::Corrupt(format!("run {run}: {error}")))?;
-        if let Some(env) = spec
-            .get_mut("agent_env")
-            .and_then(serde_json::Value::as_object_mut)
-        {
-            env.retain(|name, _| !is_credential(name));
-        }
-        if let Some(env) = spec.get_mut("dispatch_env") {
-            *env = moved_to_file(&credential_files, env.take(), needed, &run)?;
-        }
-        let spec = spec.to_string();
-        if spec != text {
-            connection
-                .prepare_cached("UPDATE run_inputs SET spec = ?2 WHERE run = ?1")?
-                .run([&run, &spec])?;
-        }
-    }
-    let turns: Vec<(i64, String, bool)> = connection
-        .prepare_cached("SELECT id, env, state IN ('queued', 'running') FROM chat_turns")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<Result<_, _>>()?;
-    for (turn, text, needed) in turns {
-        let what = format!("turn {turn}");
-        let env = serde_json::from_str(&text)
-            .map_err(|error| StoreError::Corrupt(format!("{what}: {error}")))?;
-        let env = moved_to_file(&credential_files, env, needed, &what)?.to_string();
-        if env != text {
-            connection
-                .prepare_cached("UPDATE chat_turns SET env = ?2 WHERE id = ?1")?
-                .run(db::params![turn, env])?;
-        }
-    }
-    Ok(())
-}
-
-fn moved_to_file(
-    credential_files: &Arc<CredentialFiles>,
-    env: serde_json::Value,
-    needed: bool,
-    what: &str,
-) -> Result<serde_json::Value, StoreError> {
-    let corrupt = |error: serde_json::Error| StoreError::Corrupt(format!("{what}: {error}"));
-    let env: BTreeMap<String, String> = serde_json::from_value(env).map_err(corrupt)?;
-    let env = if needed {
-        let mut kept = Arc::clone(credential_files)
-            .save(env)
-            .map_err(StoreError::from_io)?;
-        kept.sync().map_err(StoreError::from_io)?;
-        kept.env.clone()
-    } else {
-        DispatchEnv::new(env, None)
-    };
-    serde_json::to_value(env).map_err(corrupt)
+    Ok(connection.prepare_cached(&sql)?.read_rows([])?)
 }
 
 #[cfg(test)]

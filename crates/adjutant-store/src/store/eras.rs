@@ -1,4 +1,5 @@
-//! The eras of a store: a new one begins when its database turns out to have been set back (see [`adjutant_core::confirmed`]).
+//! The eras of a store: a new one begins when its database turns out to have been set back (see
+//! [`adjutant_core::confirmed`]).
 
 use super::db::{Connection, params};
 use super::{Chat, StoreError, Tx, last_seq};
@@ -6,7 +7,8 @@ use adjutant_core::Time;
 use adjutant_core::confirmed::{Confirmed, NumberGap};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A time between two moments at which the database was set back. Only those that began so are listed.
+/// A time between two moments at which the database was set back. Only those that began so are
+/// listed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Era {
     pub number: i64,
@@ -30,8 +32,7 @@ impl Era {
 pub fn eras(connection: &Connection) -> Result<Vec<Era>, StoreError> {
     let rows: Vec<(i64, i64, String)> = connection
         .prepare_cached("SELECT era, began_at, gaps FROM eras ORDER BY era")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<Result<_, _>>()?;
+        .read_rows([])?;
     let era = |(number, began_at, gaps): (i64, i64, String)| {
         let gaps: BTreeMap<String, (i64, i64)> = serde_json::from_str(&gaps).map_err(|error| {
             StoreError::Corrupt(format!("the numbers left out by era {number}: {error}"))
@@ -49,13 +50,15 @@ pub fn eras(connection: &Connection) -> Result<Vec<Era>, StoreError> {
     rows.into_iter().map(era).collect()
 }
 
-/// Begins an era: the numbers of all tables and of the entries of chats continue above those that can have been given out.
+/// Begins an era: the numbers of all tables and of the entries of chats continue above those that
+/// can have been given out.
 pub(super) fn begin(tx: &Tx<'_>, known: &Confirmed) -> Result<Era, StoreError> {
     let last: Vec<(String, i64)> = tx
         .prepare("SELECT name, max(seq) FROM sqlite_sequence GROUP BY name ORDER BY name")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
+        .read_rows([])?;
     let last: BTreeMap<String, i64> = last.into_iter().collect();
+    // A table that was first numbered after the time to which the database was set back is only in
+    // the note.
     let tables: BTreeSet<&String> = last.keys().chain(known.numbers.keys()).collect();
     let of =
         |numbers: &BTreeMap<String, i64>, table: &str| numbers.get(table).copied().unwrap_or(0);
@@ -84,7 +87,7 @@ pub(super) fn begin(tx: &Tx<'_>, known: &Confirmed) -> Result<Era, StoreError> {
     }
     let newest: i64 = tx
         .prepare("SELECT coalesce(max(era), 0) FROM eras")?
-        .query_row([], |row| row.get(0))?;
+        .read_row([])?;
     // An era that the database has lost as well is not begun a second time.
     let number = newest.max(known.era) + 1;
     let text: BTreeMap<&String, (i64, i64)> = gaps
@@ -159,7 +162,7 @@ pub fn position_in_chat(
     }
     let before: Option<i64> = connection
         .prepare_cached("SELECT max(seq) FROM chat_messages WHERE chat = ?1 AND seq <= ?2")?
-        .query_row(params![chat.id.0, after], |row| row.get(0))?;
+        .read_row(params![chat.id.0, after])?;
     let before = before.unwrap_or(0);
     Ok(Position {
         after: before,
@@ -183,5 +186,5 @@ pub fn entries_beyond(
     let sql = "SELECT count(*) FROM chat_messages WHERE chat = ?1 AND seq > ?2";
     Ok(connection
         .prepare_cached(sql)?
-        .query_row(params![chat.id.0, seq], |row| row.get(0))?)
+        .read_row(params![chat.id.0, seq])?)
 }

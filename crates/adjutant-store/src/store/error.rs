@@ -2,7 +2,10 @@
 
 use super::db;
 use adjutant_core::Denied;
+use std::error::Error;
+use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// Why a transaction was not, or may not have been, committed.
 #[derive(Debug, thiserror::Error)]
@@ -15,10 +18,10 @@ pub enum StoreError {
     Full,
     /// The commit failed, and its outcome is unknown. Repeat the call with its key.
     #[error("the store failed while committing: {0}")]
-    Unknown(String),
+    Unknown(#[source] Problem),
     /// A statement failed; nothing has changed.
     #[error("the store failed: {0}")]
-    Sql(String),
+    Sql(#[source] Problem),
     /// A row that this binary cannot understand.
     #[error("the store contains an unreadable value: {0}")]
     Corrupt(String),
@@ -30,9 +33,13 @@ pub enum StoreError {
         found: i64,
         known: i64,
     },
+    #[error(
+        "{path} was written by an unreleased version of adj, whose homes this version cannot open: use another ADJ_HOME, or remove this one"
+    )]
+    Unreleased { path: PathBuf },
     /// A file in the home was not created by Adjutant or cannot be used.
     #[error("{0}: remove it, or use another ADJ_HOME")]
-    Unusable(String),
+    Unusable(#[source] Problem),
     #[error("{path} is not a store of adj")]
     NotAStore { path: PathBuf },
     /// A read exceeded its deadline.
@@ -40,12 +47,56 @@ pub enum StoreError {
     Interrupted,
     /// The database server cannot be used.
     #[error("the store on PostgreSQL cannot be used: {0}")]
-    Unreachable(String),
+    Unreachable(#[source] Problem),
     /// The connection to the server was lost before the commit; nothing has changed.
     #[error("the connection to PostgreSQL was lost, and nothing was changed: {0}")]
-    Lost(String),
+    Lost(#[source] Problem),
     #[error("the store is closed")]
     Closed,
+}
+
+/// What went wrong, and the error behind it, if there is one. Cheap to clone, because each call of a
+/// batch gets it.
+#[derive(Debug, Clone)]
+pub struct Problem {
+    text: String,
+    source: Option<Arc<dyn Error + Send + Sync>>,
+}
+
+impl Problem {
+    /// A problem that is described in other words than those of its error.
+    pub(super) fn new(text: impl Into<String>, source: impl Error + Send + Sync + 'static) -> Self {
+        Self {
+            text: text.into(),
+            source: Some(Arc::new(source)),
+        }
+    }
+
+    /// An error, in its own words.
+    pub(super) fn of(source: impl Error + Send + Sync + 'static) -> Self {
+        Self::new(source.to_string(), source)
+    }
+}
+
+impl From<&str> for Problem {
+    fn from(text: &str) -> Self {
+        Self {
+            text: text.to_owned(),
+            source: None,
+        }
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Error for Problem {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(self.source.as_deref()?)
+    }
 }
 
 impl From<db::Error> for StoreError {
@@ -53,9 +104,11 @@ impl From<db::Error> for StoreError {
         match error {
             db::Error::Full => Self::Full,
             db::Error::Interrupted => Self::Interrupted,
-            db::Error::Lost(problem) => Self::Lost(problem),
+            db::Error::Lost(ref problem) => Self::Lost(Problem::new(problem.clone(), error)),
             db::Error::SetBack => Self::Closed,
-            error => Self::Sql(error.to_string()),
+            db::Error::Unreadable { what, .. } => Self::Corrupt(what),
+            db::Error::Json(error) => Self::Corrupt(error.to_string()),
+            error => Self::Sql(Problem::of(error)),
         }
     }
 }
@@ -79,7 +132,7 @@ impl StoreError {
             db::Error::Full => Self::Full,
             // It is opened again.
             db::Error::SetBack => Self::Closed,
-            error => Self::Unreachable(error.to_string()),
+            error => Self::Unreachable(Problem::of(error)),
         }
     }
 
@@ -87,7 +140,36 @@ impl StoreError {
     pub(super) fn from_io(error: std::io::Error) -> Self {
         match error.kind() {
             std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => Self::Full,
-            _ => Self::Sql(error.to_string()),
+            _ => Self::Sql(Problem::of(error)),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failure_of_a_statement_keeps_its_source() {
+        let failed = StoreError::from(db::Error::Constraint("no such run".to_owned()));
+        assert_eq!(failed.to_string(), "the store failed: no such run");
+        let mut source = failed.source();
+        while let Some(next) = source.and_then(Error::source) {
+            source = Some(next);
+        }
+        let statement = source.and_then(|source| source.downcast_ref::<db::Error>());
+        assert!(
+            matches!(statement, Some(db::Error::Constraint(_))),
+            "{failed:?}"
+        );
+    }
+
+    #[test]
+    fn lost_connection_is_named_once() {
+        let lost = StoreError::from(db::Error::Lost("reset by peer".to_owned()));
+        assert_eq!(
+            lost.to_string(),
+            "the connection to PostgreSQL was lost, and nothing was changed: reset by peer"
+        );
     }
 }

@@ -2,8 +2,10 @@
 
 use super::ids::run_id;
 use super::{StoreError, Topic, Tx};
-use crate::store::db::{self, Connection, OptionalExtension, Row, params};
-use adjutant_core::{EventKind, EventSeq, PoolName, Principal, RequestId, RunId, StopReason, Time};
+use crate::store::db::{self, Connection, Record, params, row, select};
+use adjutant_core::{
+    EventKind, EventSeq, PoolName, Principal, RequestId, RunId, StopReason, Time, shorten,
+};
 
 /// Longest text of an event and of a run's task, in characters.
 const LINE_CHARS_MAX: usize = 200;
@@ -75,7 +77,7 @@ pub fn append(
 ///
 /// # Errors
 /// A failure of the store.
-pub fn append_of_pool(
+pub(crate) fn append_of_pool(
     tx: &mut Tx<'_>,
     kind: EventKind,
     pool: &PoolName,
@@ -121,34 +123,28 @@ pub fn events_after(
     after: EventSeq,
     limit: u32,
 ) -> Result<Vec<Event>, StoreError> {
-    const COLUMNS: &str = "SELECT e.seq, e.at, e.kind, e.run, r.name, e.request, e.by, e.text, e.signal, e.source FROM events e CROSS JOIN runs r ON r.id = e.run";
     let one_run = match (who, run) {
         (_, Some(run)) => Some(run),
         (Principal::Run(run), None) => Some(*run),
         (Principal::Person | Principal::Client(_), None) => None,
     };
-    let read = |row: &Row<'_>| read_event(row);
-    let rows = match (one_run, who) {
-        (Some(run), _) => connection
-            .prepare_cached(&format!(
-                "{COLUMNS} WHERE e.run = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3"
-            ))?
-            .query_map(params![run.to_string(), after.0, limit], read)?
-            .collect::<Result<Vec<_>, _>>()?,
-        (None, Principal::Client(_)) => connection
-            .prepare_cached(&format!(
-                "{COLUMNS} WHERE r.owner = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3"
-            ))?
-            .query_map(params![who.to_string(), after.0, limit], read)?
-            .collect::<Result<Vec<_>, _>>()?,
-        (None, _) => connection
-            .prepare_cached(&format!(
-                "{COLUMNS} WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2"
-            ))?
-            .query_map(params![after.0, limit], read)?
-            .collect::<Result<Vec<_>, _>>()?,
+    let mut events = match (one_run, who) {
+        (Some(run), _) => list(
+            connection,
+            "e.run = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3",
+            params![run.to_string(), after.0, limit],
+        )?,
+        (None, Principal::Client(_)) => list(
+            connection,
+            "r.owner = ?1 AND e.seq > ?2 ORDER BY e.seq LIMIT ?3",
+            params![who.to_string(), after.0, limit],
+        )?,
+        (None, _) => list(
+            connection,
+            "e.seq > ?1 ORDER BY e.seq LIMIT ?2",
+            params![after.0, limit],
+        )?,
     };
-    let mut events = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
     if one_run.is_none() && *who == Principal::Person {
         events.extend(pool_events_after(connection, after, limit)?);
         events.sort_by_key(|event| event.seq);
@@ -157,32 +153,58 @@ pub fn events_after(
     Ok(events)
 }
 
-fn pool_events_after(
-    connection: &Connection,
-    after: EventSeq,
-    limit: u32,
-) -> Result<Vec<Event>, StoreError> {
-    let rows: Vec<(i64, i64, String, String, String, String)> = connection
-        .prepare_cached("SELECT seq, at, kind, pool, by, text FROM pool_events WHERE seq > ?1 ORDER BY seq LIMIT ?2")?
-        .query_map(params![after.0, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?)))?
-        .collect::<Result<_, _>>()?;
-    let read = |(seq, at, kind, pool, by, text): (i64, i64, String, String, String, String)| {
-        let kind = EventKind::from_word(&kind)
-            .ok_or_else(|| StoreError::Corrupt(format!("event {seq}: {kind}")))?;
-        let (seq, at, about) = (EventSeq(seq), Time(at), EventSubject::Pool(pool));
-        Ok(Event {
+row! {
+    /// An event of a pool.
+    struct PoolEventRow {
+        seq: EventSeq,
+        at: Time,
+        kind: String,
+        pool: String,
+        by: String,
+        text: String,
+    }
+}
+
+impl PoolEventRow {
+    fn event(self) -> Result<Event, StoreError> {
+        let Self {
             seq,
             at,
             kind,
-            about,
+            pool,
+            by,
+            text,
+        } = self;
+        Ok(Event {
+            seq,
+            at,
+            kind: EventKind::from_word(&kind).ok_or_else(|| corrupt(seq, &kind))?,
+            about: EventSubject::Pool(pool),
             request: None,
             by,
             text,
             signal: None,
             source: None,
         })
-    };
-    rows.into_iter().map(read).collect()
+    }
+}
+
+fn corrupt(event: EventSeq, what: &str) -> StoreError {
+    StoreError::Corrupt(format!("event {}: {what}", event.0))
+}
+
+fn pool_events_after(
+    connection: &Connection,
+    after: EventSeq,
+    limit: u32,
+) -> Result<Vec<Event>, StoreError> {
+    let rows: Vec<PoolEventRow> = connection
+        .prepare_cached(select!(
+            PoolEventRow,
+            "FROM pool_events WHERE seq > ?1 ORDER BY seq LIMIT ?2"
+        ))?
+        .read_rows(params![after.0, limit])?;
+    rows.into_iter().map(PoolEventRow::event).collect()
 }
 
 /// Returns whether a run has an event of a kind.
@@ -193,7 +215,7 @@ pub fn has_event(connection: &Connection, run: RunId, kind: EventKind) -> Result
     let sql = "SELECT EXISTS (SELECT 1 FROM events WHERE run = ?1 AND kind = ?2)";
     Ok(connection
         .prepare_cached(sql)?
-        .query_row([run.to_string().as_str(), kind.word()], |row| row.get(0))?)
+        .read_row([run.to_string().as_str(), kind.word()])?)
 }
 
 /// Reads the newest `limit` events caused by a run's signals, oldest first.
@@ -205,47 +227,77 @@ pub fn signals_of(
     run: RunId,
     limit: u32,
 ) -> Result<Vec<Event>, StoreError> {
-    let sql = "SELECT e.seq, e.at, e.kind, e.run, r.name, e.request, e.by, e.text, e.signal, e.source FROM events e CROSS JOIN runs r ON r.id = e.run
-        WHERE e.run = ?1 AND e.signal IS NOT NULL ORDER BY e.seq DESC LIMIT ?2";
-    let rows = connection
-        .prepare_cached(sql)?
-        .query_map(params![run.to_string(), limit], read_event)?
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut events = rows.into_iter().collect::<Result<Vec<_>, _>>()?;
+    let mut events = list(
+        connection,
+        "e.run = ?1 AND e.signal IS NOT NULL ORDER BY e.seq DESC LIMIT ?2",
+        params![run.to_string(), limit],
+    )?;
     events.reverse();
     Ok(events)
 }
 
-fn read_event(row: &Row<'_>) -> db::Result<Result<Event, StoreError>> {
-    let (kind, run, request): (String, String, Option<String>) =
-        (row.get(2)?, row.get(3)?, row.get(5)?);
-    let (seq, at, run_name, by, text) = (
-        row.get(0)?,
-        row.get(1)?,
-        row.get(4)?,
-        row.get(6)?,
-        row.get(7)?,
-    );
-    let (signal, source) = (row.get(8)?, row.get(9)?);
-    let corrupt = |what: &str| StoreError::Corrupt(format!("event {seq}: {what}"));
-    Ok((|| {
+row! {
+    /// An event of a run.
+    struct EventRow as e {
+        seq: EventSeq,
+        at: Time,
+        kind: String,
+        run: String,
+        run_name: String = "r.name",
+        request: Option<String>,
+        by: String,
+        text: String,
+        signal: Option<String>,
+        source: Option<String>,
+    }
+}
+
+impl EventRow {
+    fn event(self) -> Result<Event, StoreError> {
+        let Self {
+            seq,
+            at,
+            kind,
+            run,
+            run_name,
+            request,
+            by,
+            text,
+            signal,
+            source,
+        } = self;
+        let request = match request {
+            Some(id) => Some(RequestId::parse(&id).map_err(|_| corrupt(seq, &id))?),
+            None => None,
+        };
         Ok(Event {
-            seq: EventSeq(seq),
-            at: Time(at),
-            kind: EventKind::from_word(&kind).ok_or_else(|| corrupt(&kind))?,
+            seq,
+            at,
+            kind: EventKind::from_word(&kind).ok_or_else(|| corrupt(seq, &kind))?,
             about: EventSubject::Run {
-                id: RunId::parse(&run).map_err(|_| corrupt(&run))?,
+                id: RunId::parse(&run).map_err(|_| corrupt(seq, &run))?,
                 name: run_name,
             },
-            request: request
-                .map(|id| RequestId::parse(&id).map_err(|_| corrupt(&id)))
-                .transpose()?,
+            request,
             by,
             text,
             signal,
             source,
         })
-    })())
+    }
+}
+
+/// Reads events of runs. `rest` follows `WHERE`.
+fn list(
+    connection: &Connection,
+    rest: &str,
+    values: impl db::Params,
+) -> Result<Vec<Event>, StoreError> {
+    let sql = EventRow::select(&format!(
+        "FROM events e CROSS JOIN runs r ON r.id = e.run WHERE {rest}"
+    ));
+    let rows: Vec<EventRow> = connection.prepare_cached(&sql)?.read_rows(values)?;
+    rows.into_iter().map(EventRow::event).collect()
 }
 
 /// Returns why a run stopped last, if the event's text is a plain stop reason.
@@ -257,11 +309,7 @@ pub fn last_stop(connection: &Connection, run: RunId) -> Result<Option<StopReaso
         .prepare_cached(
             "SELECT text FROM events WHERE run = ?1 AND kind = ?2 ORDER BY seq DESC LIMIT 1",
         )?
-        .query_row(
-            params![run.to_string(), EventKind::RunStopped.word()],
-            |row| row.get(0),
-        )
-        .optional()?;
+        .find_row(params![run.to_string(), EventKind::RunStopped.word()])?;
     Ok(text.as_deref().and_then(StopReason::from_word))
 }
 
@@ -273,7 +321,7 @@ pub fn last_seq(connection: &Connection) -> Result<EventSeq, StoreError> {
     // The sequence table keeps the position even after the newest events were removed.
     let seq: Option<i64> = connection
         .prepare_cached("SELECT max(seq) FROM sqlite_sequence WHERE name = 'events'")?
-        .query_row([], |row| row.get(0))?;
+        .read_row([])?;
     Ok(EventSeq(seq.unwrap_or(0)))
 }
 
@@ -288,8 +336,7 @@ pub fn changed_runs(
     let last = last_seq(connection)?;
     let runs: Vec<String> = connection
         .prepare_cached("SELECT DISTINCT run FROM events WHERE seq > ?1")?
-        .query_map([after.0], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
+        .read_rows([after.0])?;
     Ok((
         runs.iter()
             .map(|run| run_id(run))
@@ -305,13 +352,5 @@ pub(super) fn first_line(text: &str) -> String {
         .map(str::trim)
         .find(|line| !line.is_empty())
         .unwrap_or("");
-    let mut out: String = line
-        .chars()
-        .filter(|c| !c.is_control())
-        .take(LINE_CHARS_MAX)
-        .collect();
-    if line.chars().nth(LINE_CHARS_MAX).is_some() {
-        out.push('…');
-    }
-    out
+    shorten::to_chars(line, LINE_CHARS_MAX).replace(char::is_control, "")
 }

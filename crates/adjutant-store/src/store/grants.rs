@@ -1,8 +1,8 @@
 //! Grants: approvals that also answer the same operation again within a tree of runs.
 
-use super::ids::run_id;
+use super::ids::{unsigned, unsigned_if_any};
 use super::{Request, Run, StoreError, Tx, append_event};
-use crate::store::db::{self, Connection, OptionalExtension, Row, params};
+use crate::store::db::{Connection, Record, params, row};
 use adjutant_core::policy::{GrantNo, GrantState, GrantTerms, use_grant};
 use adjutant_core::{
     AnsweredBy, EventKind, Principal, RequestId, RequestNo, RunId, SteadyTime, Time,
@@ -29,6 +29,66 @@ pub struct Grant {
     pub answered: Vec<RequestNo>,
 }
 
+row! {
+    /// A grant without the requests that it has answered.
+    struct GrantRow as g, named "grant G{}" {
+        no: GrantNo,
+        root: RunId,
+        root_name: String = "r.name",
+        what: String,
+        request: RequestNo,
+        granted_by: Principal,
+        granted_at: Time,
+        expires_at: Option<SteadyTime>,
+        uses_max: Option<u64> as unsigned_if_any,
+        uses: u64 as unsigned,
+        revoked_at: Option<Time>,
+        revoked_by: Option<Principal>,
+        is_tree_over: bool = "r.state = 'finished'",
+    }
+}
+
+impl GrantRow {
+    fn grant(self, answered: Vec<RequestNo>) -> Grant {
+        let Self {
+            no,
+            root,
+            root_name,
+            what,
+            request,
+            granted_by,
+            granted_at,
+            expires_at,
+            uses_max,
+            uses,
+            revoked_at,
+            revoked_by,
+            is_tree_over,
+        } = self;
+        let revoked = revoked_at.zip(revoked_by);
+        Grant {
+            no,
+            root,
+            root_name,
+            what,
+            request,
+            granted_by,
+            granted_at,
+            terms: GrantTerms {
+                expires_at,
+                uses_max,
+            },
+            state: GrantState {
+                uses,
+                is_revoked: revoked.is_some(),
+                is_tree_over,
+            },
+            revoked,
+            answered,
+        }
+    }
+}
+
 /// The data of a new grant.
 #[derive(Debug, Clone)]
 pub struct NewGrant {
@@ -44,60 +104,7 @@ pub struct NewGrant {
 /// How many of the requests that a grant has answered are read.
 const ANSWERED_MAX: usize = 20;
 
-const COLUMNS: &str = "SELECT g.no, g.root, r.name, g.what, g.request, g.granted_by, g.granted_at, g.expires_at, g.uses_max, g.uses, g.revoked_at,
-  g.revoked_by, r.state = 'finished' FROM grants g JOIN runs r ON r.id = g.root";
-
-fn read(row: &Row<'_>) -> db::Result<Result<Grant, StoreError>> {
-    let (no, root, root_name, what) = (
-        GrantNo(row.get(0)?),
-        row.get::<String>(1)?,
-        row.get(2)?,
-        row.get(3)?,
-    );
-    let (request, by, granted_at) = (
-        RequestNo(row.get(4)?),
-        row.get::<String>(5)?,
-        Time(row.get(6)?),
-    );
-    let terms = GrantTerms {
-        expires_at: row.get::<Option<i64>>(7)?.map(SteadyTime),
-        uses_max: row.get::<Option<i64>>(8)?.map(unsigned),
-    };
-    let (uses, revoked_at, revoked_by) = (
-        unsigned(row.get(9)?),
-        row.get::<Option<i64>>(10)?,
-        row.get::<Option<String>>(11)?,
-    );
-    let is_tree_over = row.get(12)?;
-    let corrupt = || StoreError::Corrupt(format!("grant {no}"));
-    Ok((|| {
-        let revoked = match revoked_at.zip(revoked_by) {
-            None => None,
-            Some((at, by)) => Some((Time(at), Principal::parse(&by).ok_or_else(corrupt)?)),
-        };
-        Ok(Grant {
-            no,
-            root: run_id(&root)?,
-            root_name,
-            what,
-            request,
-            granted_by: Principal::parse(&by).ok_or_else(corrupt)?,
-            granted_at,
-            terms,
-            state: GrantState {
-                uses,
-                is_revoked: revoked.is_some(),
-                is_tree_over,
-            },
-            revoked,
-            answered: Vec::new(),
-        })
-    })())
-}
-
-fn unsigned(count: i64) -> u64 {
-    u64::try_from(count).unwrap_or(0)
-}
+const FROM: &str = "FROM grants g JOIN runs r ON r.id = g.root";
 
 /// Reads the newest `limit` grants that a principal may see, oldest first.
 ///
@@ -114,19 +121,16 @@ pub fn grants(
         Principal::Client(_) => "r.owner = ?1",
         Principal::Run(_) => return Ok(Vec::new()),
     };
-    let mut found = connection
-        .prepare_cached(&format!(
-            "{COLUMNS} WHERE {whose} ORDER BY g.no DESC LIMIT ?2"
-        ))?
-        .query_map(params![who.to_string(), limit], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect::<Result<Vec<_>, _>>()?;
-    found.reverse();
-    for grant in &mut found {
-        grant.answered = answered_requests(connection, grant.no)?;
-    }
-    Ok(found)
+    let found: Vec<GrantRow> = connection
+        .prepare_cached(&GrantRow::select(&format!(
+            "{FROM} WHERE {whose} ORDER BY g.no DESC LIMIT ?2"
+        )))?
+        .read_rows(params![who.to_string(), limit])?;
+    let with_answered = |row: GrantRow| {
+        let answered = answered_requests(connection, row.no)?;
+        Ok(row.grant(answered))
+    };
+    found.into_iter().rev().map(with_answered).collect()
 }
 
 /// Reads one grant.
@@ -134,26 +138,18 @@ pub fn grants(
 /// # Errors
 /// A failure of the store.
 pub fn grant_by_no(connection: &Connection, no: GrantNo) -> Result<Option<Grant>, StoreError> {
-    let found = connection
-        .prepare_cached(&format!("{COLUMNS} WHERE g.no = ?1"))?
-        .query_row([no.0], read)
-        .optional()?
-        .transpose()?;
+    let found: Option<GrantRow> = connection
+        .prepare_cached(&GrantRow::select(&format!("{FROM} WHERE g.no = ?1")))?
+        .find_row([no.0])?;
     found
-        .map(|grant| {
-            Ok(Grant {
-                answered: answered_requests(connection, no)?,
-                ..grant
-            })
-        })
+        .map(|row| Ok(row.grant(answered_requests(connection, no)?)))
         .transpose()
 }
 
 fn answered_requests(connection: &Connection, no: GrantNo) -> Result<Vec<RequestNo>, StoreError> {
     let mut newest: Vec<RequestNo> = connection
         .prepare_cached("SELECT q.no FROM grant_uses u JOIN requests q ON q.id = u.request WHERE u.grant_no = ?1 ORDER BY q.no DESC LIMIT ?2")?
-        .query_map(params![no.0, ANSWERED_MAX as i64], |row| row.get(0).map(RequestNo))?
-        .collect::<Result<_, _>>()?;
+        .read_rows(params![no.0, ANSWERED_MAX as i64])?;
     newest.reverse();
     Ok(newest)
 }
@@ -165,14 +161,13 @@ fn answered_requests(connection: &Connection, no: GrantNo) -> Result<Vec<Request
 pub fn answers_by_rules(
     connection: &Connection,
 ) -> Result<Vec<(AnsweredBy, u64, Time)>, StoreError> {
-    let rows: Vec<(String, i64, i64)> = connection
+    let rows: Vec<(String, i64, Time)> = connection
         .prepare_cached("SELECT answered_by, count(*), max(answered_at) FROM requests WHERE kind = 'approval' AND substr(answered_by, 1, 7) = 'policy ' GROUP BY answered_by")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<Result<_, _>>()?;
+        .read_rows([])?;
     let parsed = rows.into_iter().map(|(by, count, at)| {
         let by = AnsweredBy::parse(&by)
             .ok_or_else(|| StoreError::Corrupt(format!("answered by {by}")))?;
-        Ok((by, unsigned(count), Time(at)))
+        Ok((by, u64::try_from(count).unwrap_or(0), at))
     });
     parsed.collect()
 }
@@ -215,8 +210,8 @@ impl Tx<'_> {
         Ok(no)
     }
 
-    /// Uses a grant of a tree for an operation, if one answers it now. The caller answers the request in the same
-    /// transaction.
+    /// Uses a grant of a tree for an operation, if one answers it now. The caller answers the
+    /// request in the same transaction.
     ///
     /// # Errors
     /// A failure of the store.
@@ -226,14 +221,13 @@ impl Tx<'_> {
         identity: &str,
         request: RequestId,
     ) -> Result<Option<GrantNo>, StoreError> {
-        let found = self
-            .prepare(&format!("{COLUMNS} WHERE g.root = ?1 AND g.identity = ?2 AND g.revoked_at IS NULL ORDER BY g.no"))?
-            .query_map(params![root.to_string(), identity], read)?
-            .collect::<Result<Vec<_>, _>>()?;
-        for grant in found {
+        let found: Vec<GrantRow> = self
+            .prepare(&GrantRow::select(&format!("{FROM} WHERE g.root = ?1 AND g.identity = ?2 AND g.revoked_at IS NULL ORDER BY g.no")))?
+            .read_rows(params![root.to_string(), identity])?;
+        for row in found {
             let Grant {
                 no, state, terms, ..
-            } = grant?;
+            } = row.grant(Vec::new());
             let Ok(used) = use_grant(state, terms, self.steady()) else {
                 continue;
             };

@@ -1,15 +1,11 @@
-//! Delivers the outcome of a request to its run if no call of the run waits for it.
+//! Describes the outcome of a request to its run, if no call of the run waits for it.
 
-use super::{Request, StoreError, Tx};
+use super::Request;
 use adjutant_core::resume::{
     OpenRequest, OpenRequestState, QuestionOutcome, SettledApproval, SettledDelegation,
     SettledQuestion, SettledRequest,
 };
-use adjutant_core::run::Retention;
-use adjutant_core::{
-    Answer, AnsweredBy, Decision, Principal, PromptVia, RequestEvent, RequestId, RequestState,
-    RunEvent, RunState, StopReason, Subject, Time,
-};
+use adjutant_core::{Decision, RequestId, RequestState, Subject, Time};
 
 /// Describes a settled request for its run.
 #[must_use]
@@ -128,52 +124,4 @@ pub(super) fn message_id(now: Time) -> RequestId {
     let mut bytes = [0; 10];
     getrandom::fill(&mut bytes).expect("the kernel provides random bytes");
     RequestId::new(now, bytes)
-}
-
-impl Tx<'_> {
-    /// Delivers the outcome of a request that was made by a signal block: on the process's input if it accepts
-    /// messages; otherwise a waiting process is stopped and its run resumes with the outcome.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn deliver_outcome(
-        &mut self,
-        request: &Request,
-        retention: Retention,
-    ) -> Result<(), StoreError> {
-        if !request.by_block || !request.is_ready() {
-            return Ok(());
-        }
-        let run = self.run(request.run)?;
-        if run.state != RunState::Running {
-            return Ok(());
-        }
-        if run.prompt_via == PromptVia::Stream {
-            let by = match &request.state {
-                RequestState::Answered(Answer {
-                    by: AnsweredBy::Principal(by),
-                    ..
-                }) => by.clone(),
-                _ => Principal::Person,
-            };
-            self.send_message(&run, &by, message_id(self.now()), &settled_text(request))?;
-            return match request.state {
-                RequestState::Answered(_) => self
-                    .advance_request(request, RequestEvent::Retrieve)
-                    .map(|_| ()),
-                _ => self.record_receipt(request, run.attempt),
-            };
-        }
-        if !request.blocking || run.is_waiting() {
-            return Ok(());
-        }
-        self.advance(
-            &run,
-            RunEvent::StopAsked(StopReason::Parked),
-            retention,
-            "hub",
-            "to resume with the answer",
-        )
-        .map(|_| ())
-    }
 }

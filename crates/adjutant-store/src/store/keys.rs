@@ -1,7 +1,7 @@
 //! Idempotency: the same call under the same key has one effect and one reply.
 
 use super::{StoreError, Tx};
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{Connection, params};
 use adjutant_core::{Denied, Principal, SteadyTime};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 /// How long a key is remembered, in milliseconds: 7 days.
 pub const KEYS_KEPT_MS: i64 = 7 * 24 * 60 * 60 * 1000;
 
-/// The idempotency key of a call, with a hash of the call. The same key with another body is refused.
+/// The idempotency key of a call, with a hash of the call. The same key with another body is
+/// refused.
 #[derive(Debug, Clone)]
 pub struct Key {
     key: String,
@@ -37,7 +38,8 @@ impl Key {
         Self::new(&self.key, name, body)
     }
 
-    /// Returns the key for one step of its call. Like the key itself, it belongs to the call's body.
+    /// Returns the key for one step of its call. Like the key itself, it belongs to the call's
+    /// body.
     #[must_use]
     pub fn for_step(&self, name: &str) -> Self {
         Self {
@@ -46,8 +48,8 @@ impl Key {
         }
     }
 
-    /// Creates the key of additional data in a reply. It does not depend on the call's body, because a
-    /// repeated call may have another wait time.
+    /// Creates the key of additional data in a reply. It does not depend on the call's body,
+    /// because a repeated call may have another wait time.
     #[must_use]
     pub fn with_suffix(&self, what: &str) -> Self {
         Self::new(&format!("{}/{what}", self.key), what, &[])
@@ -91,14 +93,12 @@ pub fn stored_reply<R: DeserializeOwned>(
 ) -> Result<Option<R>, StoreError> {
     let kept: Option<([u8; 32], String)> = connection
         .prepare_cached("SELECT body_hash, reply FROM keys WHERE key = ?1 AND principal = ?2")?
-        .query_row(params![key.key, who.to_string()], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })
-        .optional()?;
+        .find_row(params![key.key, who.to_string()])?;
     match kept {
         None => Ok(None),
         Some((body_hash, _)) if body_hash != key.body_hash => Err(Denied::KeyReused.into()),
-        // From bytes, as elsewhere: parsing the same types from a `str` too would compile their code twice.
+        // From bytes, as elsewhere: parsing the same types from a `str` too would compile their
+        // code twice.
         Some((_, reply)) => serde_json::from_slice(reply.as_bytes())
             .map(Some)
             .map_err(|error| StoreError::Corrupt(error.to_string())),
@@ -128,8 +128,8 @@ impl Tx<'_> {
         Ok(value)
     }
 
-    /// Runs `work` once for this principal and key, and stores only a receipt. Later calls return the result that
-    /// `again` rebuilds from the receipt, which must be the same.
+    /// Runs `work` once for this principal and key, and stores only a receipt. Later calls return
+    /// the result that `again` rebuilds from the receipt, which must be the same.
     ///
     /// # Errors
     /// `KeyReused` if the key was used with another body. Errors of `work` are not remembered.

@@ -1,11 +1,12 @@
-//! Leadership of a store that several hubs share. Only the leader writes; the others are standby hubs and pass calls to it.
+//! Leadership of a store that several hubs share. Only the leader writes; the others are standby
+//! hubs and pass calls to it.
 //!
-//! The leader asks the database several times a second whether it still holds the lock. It answers calls only while the last
-//! confirmation is fresh, because a process that was suspended does not know that another hub has taken over. A confirmation
-//! expires before another hub may take over.
+//! The leader asks the database several times a second whether it still holds the lock. It answers
+//! calls only while the last confirmation is fresh, because a process that was suspended does not
+//! know that another hub has taken over. A confirmation expires before another hub may take over.
 
-use super::db::postgres;
-use super::db::{Connection, Error};
+use super::db::{Connection, Error, postgres};
+use super::error::Problem;
 use super::{ConfirmedNote, Store, StoreError};
 use crate::clock;
 use crate::config::PostgresAddress;
@@ -43,7 +44,7 @@ pub struct Lead {
 
 struct State {
     /// The session that holds the lock, until the store is opened with it.
-    session: Option<postgres::Connection>,
+    session: Option<postgres::PgConnection>,
     /// The process that serves the session which writes.
     writer: i64,
     /// The epoch of this leadership. `None`: the store is not open yet.
@@ -66,7 +67,8 @@ impl std::fmt::Debug for Lead {
     }
 }
 
-/// Waits for leadership and follows the leader. Returns the status of the leader, and the receiver of the lead.
+/// Waits for leadership and follows the leader. Returns the status of the leader, and the receiver
+/// of the lead.
 ///
 /// # Errors
 /// No thread can be started.
@@ -108,9 +110,10 @@ pub fn stand_by(
 }
 
 /// Receives the lead when this hub has become the leader.
-pub type LeadReceiver = oneshot::Receiver<Result<Arc<Lead>, StoreError>>;
+pub(crate) type LeadReceiver = oneshot::Receiver<Result<Arc<Lead>, StoreError>>;
 
-/// Ends the calling task if its runtime has ended while it waited for the server: such a task may not start a timer.
+/// Ends the calling task if its runtime has ended while it waited for the server: such a task may
+/// not start a timer.
 pub async fn ends_with_runtime() {
     tokio::task::yield_now().await;
 }
@@ -118,7 +121,7 @@ pub async fn ends_with_runtime() {
 impl Lead {
     fn begin(
         address: PostgresAddress,
-        session: postgres::Connection,
+        session: postgres::PgConnection,
         own: LeaderAddress,
         note: Arc<ConfirmedNote>,
     ) -> Result<Arc<Self>, StoreError> {
@@ -147,7 +150,7 @@ impl Lead {
         let thread = std::thread::Builder::new()
             .name("lead".to_owned())
             .spawn(move || sending.send_heartbeats())
-            .map_err(|error| StoreError::Unreachable(error.to_string()))?;
+            .map_err(|error| StoreError::Unreachable(Problem::of(error)))?;
         *lead
             .heartbeat_thread
             .lock()
@@ -257,7 +260,8 @@ impl Lead {
         }
     }
 
-    /// Keeps a session that writes, until leadership is lost: without one, another hub can take over.
+    /// Keeps a session that writes, until leadership is lost: without one, another hub can take
+    /// over.
     pub async fn keep_session(&self, store: &Store) {
         loop {
             self.without_session.notified().await;
@@ -301,6 +305,7 @@ impl Lead {
 
     /// Returns whether a token is that of a standby hub.
     pub async fn is_token_of_hub(&self, token_hash: &str) -> bool {
+        // Before the lookup, so that a heartbeat that is answered in between counts.
         let mut heartbeats = self.heartbeats.subscribe();
         if self.knows_token(token_hash) {
             return true;
@@ -339,51 +344,20 @@ impl Lead {
         let mut session: Option<postgres::lead::Heartbeat> = None;
         let mut failures = RepeatedFailures::default();
         loop {
-            let (writer, generation, has_ended) = {
-                let state = self.state();
-                (state.writer, state.generation, state.has_ended)
-            };
-            if has_ended || *self.lost.borrow() {
+            if self.state().has_ended || *self.lost.borrow() {
                 return;
             }
+            // Before the question: if this process is suspended until it reads the reply, the
+            // confirmation is outdated. The clock since boot also counts a suspended machine.
             let (began, asked_at) = (Instant::now(), clock::reading().since_boot_ms);
-            let confirmed = self.note.for_hubs();
-            let sent = match &session {
-                Some(open) => open.send(writer, generation, &confirmed),
-                None => postgres::lead::Heartbeat::connect(&self.address)
-                    .and_then(|open| session.insert(open).send(writer, generation, &confirmed)),
-            };
-            match sent {
+            match self.ask(&mut session) {
                 Ok(reply) => {
                     failures.clear();
-                    let mut state = self.state();
-                    state.token_hashes = reply.token_hashes.into_iter().collect();
-                    if reply.holder == Some(state.writer) {
-                        state.confirmed_at = asked_at;
-                    }
-                    let has_begun = state.epoch.is_some() && self.note.has_lead();
-                    let is_over = state
-                        .epoch
-                        .zip(reply.epoch)
-                        .is_some_and(|(own, current)| own != current);
-                    drop(state);
-                    if is_over {
-                        self.lose("another hub is the leader");
+                    if let Some(why) = self.receive(reply, asked_at) {
+                        self.lose(why);
                         return;
                     }
-                    // What standby hubs know from a former leader.
-                    if has_begun && reply.is_missing {
-                        reply
-                            .known_to_others
-                            .iter()
-                            .for_each(|known| self.note.learn(known));
-                        self.note.note_gone_back();
-                        self.lose("the database was set back");
-                        return;
-                    }
-                    if reply.holder.is_none() {
-                        self.without_session.notify_one();
-                    }
+                    self.heartbeats.send_modify(|heartbeats| *heartbeats += 1);
                 }
                 Err(error) => {
                     if let Some(times) = failures.note(&error.to_string(), began) {
@@ -392,17 +366,107 @@ impl Lead {
                     session = None;
                 }
             }
-            if clock::reading()
-                .since_boot_ms
-                .saturating_sub(self.state().confirmed_at)
-                > UNCONFIRMED_MAX_MS
-            {
+            if self.is_unconfirmed() {
                 self.lose("it could not be confirmed");
                 return;
             }
-            self.heartbeats.send_modify(|heartbeats| *heartbeats += 1);
             std::thread::park_timeout(postgres::lead::HEARTBEAT_INTERVAL);
+            // Each unknown token asks for a heartbeat. Without this pause, callers could send the
+            // server a query for each of their calls.
             std::thread::sleep(HEARTBEAT_INTERVAL_MIN.saturating_sub(began.elapsed()));
         }
+    }
+
+    /// Sends one heartbeat, over a session that is made if there is none.
+    fn ask(
+        &self,
+        session: &mut Option<postgres::lead::Heartbeat>,
+    ) -> Result<postgres::lead::HeartbeatReply, Error> {
+        let (writer, generation) = {
+            let state = self.state();
+            (state.writer, state.generation)
+        };
+        let confirmed = self.note.for_hubs();
+        match session {
+            Some(open) => open.send(writer, generation, &confirmed),
+            None => postgres::lead::Heartbeat::connect(&self.address)
+                .and_then(|open| session.insert(open).send(writer, generation, &confirmed)),
+        }
+    }
+
+    /// Applies the reply to a heartbeat. Returns why this hub is no longer the leader.
+    fn receive(
+        &self,
+        reply: postgres::lead::HeartbeatReply,
+        asked_at: i64,
+    ) -> Option<&'static str> {
+        let mut state = self.state();
+        state.token_hashes = reply.token_hashes.into_iter().collect();
+        if reply.holder == Some(state.writer) {
+            state.confirmed_at = asked_at;
+        }
+        let has_begun = state.epoch.is_some() && self.note.has_lead();
+        let is_over = state
+            .epoch
+            .zip(reply.epoch)
+            .is_some_and(|(own, current)| own != current);
+        drop(state);
+        if is_over {
+            return Some("another hub is the leader");
+        }
+        // What standby hubs know from a former leader.
+        if has_begun && reply.is_missing {
+            reply
+                .known_to_others
+                .iter()
+                .for_each(|known| self.note.learn(known));
+            self.note.note_gone_back();
+            return Some("the database was set back");
+        }
+        if reply.holder.is_none() {
+            self.without_session.notify_one();
+        }
+        None
+    }
+
+    /// Returns whether the last confirmation is too old for a leader.
+    fn is_unconfirmed(&self) -> bool {
+        let age_ms = clock::reading()
+            .since_boot_ms
+            .saturating_sub(self.state().confirmed_at);
+        age_ms > UNCONFIRMED_MAX_MS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_answered_heartbeats_count() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let address = format!("postgres://adj@/adj?host={}", dir.path().display());
+        let lead = Lead {
+            address: address.parse().expect("an address"),
+            note: ConfirmedNote::in_memory(),
+            state: Mutex::new(State {
+                session: None,
+                writer: 1,
+                epoch: None,
+                own: LeaderAddress::default(),
+                generation: 0,
+                // It expires before the second heartbeat.
+                confirmed_at: clock::reading().since_boot_ms - UNCONFIRMED_MAX_MS + 200,
+                token_hashes: HashSet::new(),
+                has_ended: false,
+            }),
+            heartbeats: watch::Sender::new(0),
+            lost: watch::Sender::new(false),
+            is_refused: AtomicBool::new(false),
+            without_session: Notify::new(),
+            heartbeat_thread: Mutex::default(),
+        };
+        lead.send_heartbeats();
+        assert_eq!((*lead.heartbeats.borrow(), *lead.lost.borrow()), (0, true));
     }
 }

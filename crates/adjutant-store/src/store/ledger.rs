@@ -1,10 +1,11 @@
-//! What runs have announced that they will change or provide, and the pairs of runs whose announcements overlap.
+//! What runs have announced that they will change or provide, and the pairs of runs whose
+//! announcements overlap.
 
 use super::conflicts::pair;
 use super::ids::run_id;
 use super::runs::Run;
 use super::{StoreError, Topic, Tx, append_event, entry_by_id};
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{Connection, params};
 use adjutant_core::chat::{LEDGER_KEY_PREFIX, REMOVED_ANNOUNCEMENT};
 use adjutant_core::conflict::{PairChange, pair_change};
 use adjutant_core::ledger::{AnnouncedKind, Announcement, Overlap};
@@ -45,8 +46,7 @@ struct ItemRow {
 pub fn announced_by(connection: &Connection, run: RunId) -> Result<Announced, StoreError> {
     let rows: Vec<(String, String, String, String)> = connection
         .prepare_cached("SELECT kind, what, place, top FROM announcements WHERE run = ?1 ORDER BY kind DESC, what")?
-        .query_map([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
-        .collect::<Result<_, _>>()?;
+        .read_rows([run.to_string()])?;
     let mut announced = Announced::default();
     for (kind, what, place, top) in rows {
         let kind = AnnouncedKind::from_word(&kind)
@@ -66,14 +66,12 @@ pub fn other_announcing_runs(
     owner: &Principal,
     run: RunId,
 ) -> Result<Vec<RunId>, StoreError> {
-    let ids: Vec<String> = connection
+    Ok(connection
         .prepare_cached(
             "SELECT r.id FROM runs r WHERE r.owner = ?1 AND r.state <> 'finished' AND r.id <> ?2
              AND EXISTS (SELECT 1 FROM announcements a WHERE a.run = r.id) ORDER BY r.no DESC LIMIT ?3",
         )?
-        .query_map(params![owner.to_string(), run.to_string(), OTHERS_MAX], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    ids.iter().map(|id| run_id(id)).collect()
+        .read_rows(params![owner.to_string(), run.to_string(), OTHERS_MAX])?)
 }
 
 /// Lists the unfinished runs of a tree that have announced something.
@@ -81,14 +79,12 @@ pub fn other_announcing_runs(
 /// # Errors
 /// A failure of the store.
 pub fn announcing_in(connection: &Connection, root: RunId) -> Result<Vec<RunId>, StoreError> {
-    let ids: Vec<String> = connection
+    Ok(connection
         .prepare_cached(
             "SELECT r.id FROM runs r WHERE r.root = ?1 AND r.state <> 'finished' AND EXISTS (SELECT 1 FROM announcements a WHERE a.run = r.id)
              ORDER BY r.no DESC LIMIT ?2",
         )?
-        .query_map(params![root.to_string(), OTHERS_MAX], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    ids.iter().map(|id| run_id(id)).collect()
+        .read_rows(params![root.to_string(), OTHERS_MAX])?)
 }
 
 /// Lists the unfinished runs whose announcements overlap with those of an unfinished run.
@@ -103,8 +99,7 @@ pub fn overlaps_of(connection: &Connection, run: RunId) -> Result<Vec<Overlappin
              WHERE (o.first = ?1 OR o.second = ?1) AND o.items <> '[]' AND r.state <> 'finished' AND own.state <> 'finished'
              AND r.owner = own.owner ORDER BY r.no",
         )?
-        .query_map([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
-        .collect::<Result<_, _>>()?;
+        .read_rows([run.to_string()])?;
     let read = |(id, name, items, is_first): (String, String, String, bool)| {
         let items = read_items(&items)?;
         let turned = |item: Overlap| Overlap {
@@ -155,7 +150,8 @@ pub enum OverlapChange {
 }
 
 impl Tx<'_> {
-    /// Removes a run's announcements from the boards. The entries stay without their text, because entries are numbered.
+    /// Removes a run's announcements from the boards. The entries stay without their text, because
+    /// entries are numbered.
     ///
     /// # Errors
     /// A failure of the store.
@@ -167,10 +163,7 @@ impl Tx<'_> {
                  UNION SELECT m.id FROM chat_members w JOIN chats c ON c.id = w.chat JOIN chat_messages m ON m.chat = c.id AND m.key = ?2
                  WHERE w.who = ?1 AND c.kind = 'board' AND m.author = ?1",
             )?
-            .query_map(params![Principal::Run(run.id).to_string(), format!("{LEDGER_KEY_PREFIX}{}", run.name), run.owner.to_string()], |row| {
-                row.get(0)
-            })?
-            .collect::<Result<_, _>>()?;
+            .read_rows(params![Principal::Run(run.id).to_string(), format!("{LEDGER_KEY_PREFIX}{}", run.name), run.owner.to_string()])?;
         for id in entries {
             if let Some(entry) = entry_by_id(self.connection(), id)? {
                 self.revise_entry(&entry, REMOVED_ANNOUNCEMENT, None)?;
@@ -195,8 +188,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Stores the overlaps of two runs' announcements. The begin and the end of an overlap are events of `run`. In
-    /// `items`, `first` is what `run` has announced.
+    /// Stores the overlaps of two runs' announcements. The begin and the end of an overlap are
+    /// events of `run`. In `items`, `first` is what `run` has announced.
     ///
     /// # Errors
     /// A failure of the store.
@@ -209,10 +202,7 @@ impl Tx<'_> {
         let (first, second) = pair(run.id, other.id);
         let known: Option<String> = self
             .prepare("SELECT items FROM \"overlaps\" WHERE first = ?1 AND second = ?2")?
-            .query_row(params![first.to_string(), second.to_string()], |row| {
-                row.get(0)
-            })
-            .optional()?;
+            .find_row(params![first.to_string(), second.to_string()])?;
         if known.is_none() && items.is_empty() {
             return Ok(OverlapChange::None);
         }

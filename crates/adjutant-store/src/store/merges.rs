@@ -3,59 +3,34 @@
 use super::events::append as append_event;
 use super::ids::run_id;
 use super::{Run, StoreError, Tx, workspace_of};
-use crate::store::db::{self, Connection, OptionalExtension, Row, params};
+use crate::store::db::{Connection, Record, params, row, select};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::{EventKind, Principal, RunId, WorkspaceState};
 
-/// A merge of a run's changes into the user's repository.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Merge {
-    pub run: RunId,
-    /// The merge's number within its run, from 1.
-    pub n: u32,
-    pub mode: MergeMode,
-    /// The top of the user's work tree.
-    pub repository: String,
-    /// The ref that is moved or created. `None`: only the tree and the index change.
-    pub git_ref: Option<String>,
-    /// The commit that was checked out.
-    pub before: String,
-    /// The new commit, or the new tree if no commit is created.
-    pub after: String,
-    /// The number of the run's snapshot that is merged.
-    pub snapshot: u32,
-    /// The user's name and email, for the reflog.
-    pub user_name: String,
-    pub user_email: String,
-    pub reason: String,
-    pub by: Principal,
-}
-
-const COLUMNS: &str = "SELECT run_id, n, mode, repository, git_ref, before_commit, after_commit, snapshot, user_name, user_email, reason, merged_by FROM merges";
-
-fn read(row: &Row<'_>) -> db::Result<Result<Merge, StoreError>> {
-    let (run, mode, by): (String, String, String) = (row.get(0)?, row.get(2)?, row.get(11)?);
-    let (Ok(id), Some(mode), Some(by)) = (
-        run_id(&run),
-        MergeMode::from_word(&mode),
-        Principal::parse(&by),
-    ) else {
-        return Ok(Err(StoreError::Corrupt(format!("a merge of run {run}"))));
-    };
-    Ok(Ok(Merge {
-        run: id,
-        n: row.get(1)?,
-        mode,
-        repository: row.get(3)?,
-        git_ref: row.get(4)?,
-        before: row.get(5)?,
-        after: row.get(6)?,
-        snapshot: row.get(7)?,
-        user_name: row.get(8)?,
-        user_email: row.get(9)?,
-        reason: row.get(10)?,
-        by,
-    }))
+row! {
+    /// A merge of a run's changes into the user's repository.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Merge, named "a merge of run {}" {
+        pub run: RunId = "run_id",
+        /// The merge's number within its run, from 1.
+        pub n: u32,
+        pub mode: MergeMode,
+        /// The top of the user's work tree.
+        pub repository: String,
+        /// The ref that is moved or created. `None`: only the tree and the index change.
+        pub git_ref: Option<String>,
+        /// The commit that was checked out.
+        pub before: String = "before_commit",
+        /// The new commit, or the new tree if no commit is created.
+        pub after: String = "after_commit",
+        /// The number of the run's snapshot that is merged.
+        pub snapshot: u32,
+        /// The user's name and email, for the reflog.
+        pub user_name: String,
+        pub user_email: String,
+        pub reason: String,
+        pub by: Principal = "merged_by",
+    }
 }
 
 /// Lists merges in progress.
@@ -63,12 +38,9 @@ fn read(row: &Row<'_>) -> db::Result<Result<Merge, StoreError>> {
 /// # Errors
 /// A failure of the store.
 pub fn merges_under_way(connection: &Connection) -> Result<Vec<Merge>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE is_done = 0"))?;
-    statement
-        .query_map([], read)?
-        .collect::<db::Result<Vec<_>>>()?
-        .into_iter()
-        .collect()
+    let mut statement =
+        connection.prepare_cached(select!(Merge, "FROM merges WHERE is_done = 0"))?;
+    Ok(statement.read_rows([])?)
 }
 
 /// Lists the completed merges of the newest runs, newest first.
@@ -76,15 +48,11 @@ pub fn merges_under_way(connection: &Connection) -> Result<Vec<Merge>, StoreErro
 /// # Errors
 /// A failure of the store.
 pub fn last_merges(connection: &Connection, limit: u32) -> Result<Vec<Merge>, StoreError> {
-    let sql = format!(
-        "{COLUMNS} WHERE is_done = 1 ORDER BY (SELECT no FROM runs WHERE id = run_id) DESC, n DESC LIMIT ?1"
+    let sql = Merge::select(
+        "FROM merges WHERE is_done = 1 ORDER BY (SELECT no FROM runs WHERE id = run_id) DESC, n DESC LIMIT ?1",
     );
     let mut statement = connection.prepare_cached(&sql)?;
-    statement
-        .query_map([limit], read)?
-        .collect::<db::Result<Vec<_>>>()?
-        .into_iter()
-        .collect()
+    Ok(statement.read_rows([limit])?)
 }
 
 /// Lists the completed merges of a run, newest first.
@@ -92,14 +60,11 @@ pub fn last_merges(connection: &Connection, limit: u32) -> Result<Vec<Merge>, St
 /// # Errors
 /// A failure of the store.
 pub fn merges_of(connection: &Connection, run: RunId) -> Result<Vec<Merge>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!(
-        "{COLUMNS} WHERE run_id = ?1 AND is_done = 1 ORDER BY n DESC LIMIT 20"
+    let mut statement = connection.prepare_cached(select!(
+        Merge,
+        "FROM merges WHERE run_id = ?1 AND is_done = 1 ORDER BY n DESC LIMIT 20"
     ))?;
-    statement
-        .query_map([run.to_string()], read)?
-        .collect::<db::Result<Vec<_>>>()?
-        .into_iter()
-        .collect()
+    Ok(statement.read_rows([run.to_string()])?)
 }
 
 /// Returns the run whose conflicts another run resolves.
@@ -109,12 +74,12 @@ pub fn merges_of(connection: &Connection, run: RunId) -> Result<Vec<Merge>, Stor
 pub fn resolved_by(connection: &Connection, run: RunId) -> Result<Option<RunId>, StoreError> {
     let found: Option<String> = connection
         .prepare_cached("SELECT resolves FROM resolutions WHERE run_id = ?1")?
-        .query_row([run.to_string()], |row| row.get(0))
-        .optional()?;
+        .find_row([run.to_string()])?;
     found.map(|run| run_id(&run)).transpose()
 }
 
-/// Lists the runs whose conflicts a run resolves, and those that they resolve, each after the run that resolves it.
+/// Lists the runs whose conflicts a run resolves, and those that they resolve, each after the run
+/// that resolves it.
 ///
 /// # Errors
 /// A failure of the store.
@@ -156,7 +121,7 @@ impl Tx<'_> {
         } = merge;
         let n: u32 = self
             .prepare("SELECT coalesce(max(n), 0) + 1 FROM merges WHERE run_id = ?1")?
-            .query_row([run.to_string()], |row| row.get(0))?;
+            .read_row([run.to_string()])?;
         self.prepare(
             "INSERT INTO merges (run_id, n, mode, repository, git_ref, before_commit, after_commit, snapshot, user_name, user_email, reason, \
              merged_by) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
@@ -178,8 +143,8 @@ impl Tx<'_> {
         Ok(Merge { n, ..merge.clone() })
     }
 
-    /// Records that a merge is complete: for the run, and for the runs whose conflicts it resolves. `text` describes it. `resolved`: the
-    /// snapshot of each of these runs that is merged with it.
+    /// Records that a merge is complete: for the run, and for the runs whose conflicts it resolves.
+    /// `text` describes it. `resolved`: the snapshot of each of these runs that is merged with it.
     ///
     /// # Errors
     /// A failure of the store.

@@ -1,50 +1,26 @@
 //! Messages to a run, queued until they are delivered.
 
-use super::ids::run_id;
 use super::{Run, StoreError, Tx, append_event, entry_by_id};
-use crate::store::db::{self, Connection, OptionalExtension, Row, params};
+use crate::store::db::{Connection, params, row, select};
 use adjutant_core::chat::{ChatId, Participant, Receipt};
 use adjutant_core::{EventKind, Principal, RequestId, RunId, Time};
 
 /// Maximum number of undelivered messages of a run that other runs and chats cause.
 pub const QUEUED_MAX: usize = 100;
 
-/// One message to a run.
-#[derive(Debug, Clone)]
-pub struct Message {
-    pub id: String,
-    pub run: RunId,
-    pub sender: String,
-    pub text: String,
-    pub sent_at: Time,
-    /// `queued`, `live` or `tool_result`.
-    pub delivery: String,
-    pub delivered_at: Option<Time>,
-}
-
-const COLUMNS: &str = "SELECT id, run, sender, text, sent_at, delivery, delivered_at FROM messages";
-
-fn read(row: &Row<'_>) -> db::Result<Result<Message, StoreError>> {
-    let run: String = row.get(1)?;
-    let (id, sender, text, sent_at, delivery): (String, String, String, i64, String) = (
-        row.get(0)?,
-        row.get(2)?,
-        row.get(3)?,
-        row.get(4)?,
-        row.get(5)?,
-    );
-    let delivered_at: Option<i64> = row.get(6)?;
-    Ok(RunId::parse(&run)
-        .map(|run| Message {
-            id,
-            run,
-            sender,
-            text,
-            sent_at: Time(sent_at),
-            delivery,
-            delivered_at: delivered_at.map(Time),
-        })
-        .map_err(|_| StoreError::Corrupt(format!("message of run {run}"))))
+row! {
+    /// One message to a run.
+    #[derive(Debug, Clone)]
+    pub struct Message, named "message of run {}" {
+        pub run: RunId,
+        pub id: String,
+        pub sender: String,
+        pub text: String,
+        pub sent_at: Time,
+        /// `queued`, `live` or `tool_result`.
+        pub delivery: String,
+        pub delivered_at: Option<Time>,
+    }
 }
 
 /// Reads a run's queued messages, oldest first.
@@ -52,14 +28,12 @@ fn read(row: &Row<'_>) -> db::Result<Result<Message, StoreError>> {
 /// # Errors
 /// A failure of the store.
 pub fn queued_messages(connection: &Connection, run: RunId) -> Result<Vec<Message>, StoreError> {
-    connection
-        .prepare_cached(&format!(
-            "{COLUMNS} WHERE run = ?1 AND delivery = 'queued' ORDER BY no LIMIT 100"
+    Ok(connection
+        .prepare_cached(select!(
+            Message,
+            "FROM messages WHERE run = ?1 AND delivery = 'queued' ORDER BY no LIMIT 100"
         ))?
-        .query_map([run.to_string()], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+        .read_rows([run.to_string()])?)
 }
 
 /// Returns whether a run has queued messages.
@@ -99,13 +73,11 @@ pub fn delivered_messages(
     limit: u32,
 ) -> Result<Vec<Message>, StoreError> {
     let mut newest: Vec<Message> = connection
-        .prepare_cached(&format!(
-            "{COLUMNS} WHERE run = ?1 AND delivery <> 'queued' ORDER BY no DESC LIMIT ?2"
+        .prepare_cached(select!(
+            Message,
+            "FROM messages WHERE run = ?1 AND delivery <> 'queued' ORDER BY no DESC LIMIT ?2"
         ))?
-        .query_map(params![run.to_string(), limit], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect::<Result<_, _>>()?;
+        .read_rows(params![run.to_string(), limit])?;
     newest.reverse();
     Ok(newest)
 }
@@ -115,14 +87,13 @@ pub fn delivered_messages(
 /// # Errors
 /// A failure of the store.
 pub fn messages_by_id(connection: &Connection, ids: &[String]) -> Result<Vec<Message>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE id = ?1"))?;
+    let mut statement =
+        connection.prepare_cached(select!(Message, "FROM messages WHERE id = ?1"))?;
     ids.iter()
         .filter_map(|id| {
             statement
-                .query_row([id], read)
-                .optional()
+                .find_row([id])
                 .map_err(StoreError::from)
-                .and_then(Option::transpose)
                 .transpose()
         })
         .collect()
@@ -145,14 +116,13 @@ pub struct NoteReceipt {
 /// # Errors
 /// A failure of the store.
 pub fn receipts_of(connection: &Connection, entry: i64) -> Result<Vec<NoteReceipt>, StoreError> {
-    type Row = (String, String, i64, Option<i64>, Option<i64>, bool, i64);
+    type Row = (RunId, String, Time, Option<Time>, Option<Time>, bool, Time);
     let rows: Vec<Row> = connection
         .prepare_cached(
             "SELECT r.id, r.name, m.sent_at, m.delivered_at, m.read_at, r.state = 'finished', r.updated_at
              FROM messages m JOIN runs r ON r.id = m.run WHERE m.note_of = ?1 ORDER BY m.no",
         )?
-        .query_map([entry], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?)))?
-        .collect::<Result<_, _>>()?;
+        .read_rows([entry])?;
     let receipt = |(run, name, sent, delivered, read, has_ended, updated): Row| {
         let receipt = Receipt::of(delivered.is_some(), read.is_some(), has_ended);
         let at = match receipt {
@@ -162,10 +132,10 @@ pub fn receipts_of(connection: &Connection, entry: i64) -> Result<Vec<NoteReceip
             Receipt::RunEnded => updated,
         };
         Ok(NoteReceipt {
-            run: run_id(&run)?,
+            run,
             name,
             receipt,
-            at: Time(at),
+            at,
             has_ended,
         })
     };
@@ -282,8 +252,7 @@ impl Tx<'_> {
                 "SELECT q.id FROM messages q JOIN chat_messages m ON m.id = q.entry
                  WHERE q.run = ?1 AND q.delivery = 'queued' AND m.chat = ?2 AND m.seq BETWEEN ?3 AND ?4",
             )?
-            .query_map(params![run.to_string(), chat.0, first, last], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
+            .read_rows(params![run.to_string(), chat.0, first, last])?;
         if ids.is_empty() {
             return Ok(());
         }
@@ -296,8 +265,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Marks queued messages as delivered; repeating the call has no effect. A chat entry that a message carries
-    /// then counts as read.
+    /// Marks queued messages as delivered; repeating the call has no effect. A chat entry that a
+    /// message carries then counts as read.
     ///
     /// # Errors
     /// A failure of the store.
@@ -310,8 +279,7 @@ impl Tx<'_> {
         for id in ids {
             let delivered: Option<Option<i64>> = self
                 .prepare("UPDATE messages SET delivery = ?3, delivered_at = ?4 WHERE id = ?1 AND run = ?2 AND delivery = 'queued' RETURNING entry")?
-                .query_row(params![id, run.id.to_string(), how, self.now().0], |row| row.get(0))
-                .optional()?;
+                .find_row(params![id, run.id.to_string(), how, self.now().0])?;
             let Some(entry) = delivered else { continue };
             if let Some(entry) = entry
                 .map(|entry| entry_by_id(self.connection(), entry))

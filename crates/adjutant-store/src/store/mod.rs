@@ -1,8 +1,9 @@
-//! The durable state, as operations of the domain. Only the hub's process opens it, or a copy while no hub runs.
+//! The durable state, as operations of the domain. Only the hub's process opens it, or a copy while
+//! no hub runs.
 //!
-//! All writes go through one thread, which commits waiting calls as a group: one transaction with a savepoint for
-//! each call, acknowledged once the commit is on disk. Reads use separate connections. Waiters subscribe and are
-//! notified after the commit.
+//! All writes go through one thread, which commits waiting calls as a group: one transaction with a
+//! savepoint for each call, acknowledged once the commit is on disk. Reads use separate
+//! connections. Waiters subscribe and are notified after the commit.
 
 mod attention;
 mod budgets;
@@ -12,10 +13,10 @@ mod conflicts;
 mod copy;
 mod credentials;
 mod db;
-mod delegations;
 mod eras;
 mod error;
 mod events;
+mod flows;
 mod grants;
 mod handover;
 mod ids;
@@ -24,6 +25,7 @@ mod lead;
 mod ledger;
 mod merges;
 mod messages;
+mod migrations;
 mod open;
 mod peers;
 mod place;
@@ -62,15 +64,16 @@ pub use budgets::{
     has_budgets, has_grown, is_usage_awaited, is_usage_stated, next_time_budget, stated_budgets,
     unfinished_below, unfinished_runs_below,
 };
+pub(crate) use chats::chats_of_others;
 pub use chats::{
     Chat, ChatEntry, ChatLink, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn,
     ParticipantRow, Revision, Stats, Turn, TurnState, Turns, agents_in, asked_by, board_entries,
     board_size, boards, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest,
-    chats_of_others, entries_after, entries_before, entries_changed, entries_last, entry_by_id,
-    entry_by_key, entry_by_seq, export_of, hops_behind, member, members, mentions_of,
-    newest_mention, newest_mention_elsewhere, newest_summary, next_turns, open_turns,
-    open_turns_below, participant_count, past_author, pinned_entries, reply_of, revisions_of,
-    stats_of, turn_by_id, turn_of_run, turns_running, turns_to_answer, unread, unread_before,
+    entries_after, entries_before, entries_changed, entries_last, entry_by_id, entry_by_key,
+    entry_by_seq, export_of, hops_behind, member, members, mentions_of, newest_mention,
+    newest_mention_elsewhere, newest_summary, next_turns, open_turns, open_turns_below,
+    participant_count, past_author, pinned_entries, reply_of, stats_of, turn_by_id, turn_of_run,
+    turns_running, turns_to_answer, unread, unread_before,
 };
 pub use confirmed::ConfirmedNote;
 pub use conflicts::{
@@ -79,7 +82,6 @@ pub use conflicts::{
 };
 pub use copy::{Copied, CopiedTable, CopyError, Progress, copy};
 pub use credentials::{DispatchEnv, KeptCredentials};
-pub use delegations::{children_of, open_below, tree_size};
 pub use eras::{
     Era, Position, entries_beyond, era_that_lost, eras, position_in_chat, position_in_events,
 };
@@ -91,7 +93,7 @@ pub use events::{
 pub use grants::{Grant, NewGrant, answers_by_rules, grant_by_no, grants};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_stored, is_key_used, stored_reply};
-pub use lead::{Lead, LeadReceiver, LeaderAddress, LeaderStatus, ends_with_runtime, stand_by};
+pub use lead::{Lead, LeaderAddress, LeaderStatus, ends_with_runtime, stand_by};
 pub use ledger::{
     Announced, OverlapChange, OverlappingRun, announced_by, announcing_in, other_announcing_runs,
     overlaps_of,
@@ -109,31 +111,31 @@ pub use peers::{
 };
 pub use queue::{
     AfterRow, ConfiguredPool, Held, MemoryNeeds, PoolCounts, PoolRow, Pools, QueueHead,
-    QuotaWindowRow, SlotsUsed, StartPlace, UsageLimitRow, WaitedRun, after_for_retry, after_of,
+    QuotaWindowRow, SlotsUsed, StartTarget, UsageLimitRow, WaitedRun, after_for_retry, after_of,
     announce_next, launch_candidates, live_times, measured_times, newest_follower, next_limit_end,
     next_to_start, pool_rows, queued_up_to, quota_windows, slots_used, usage_limits, waited_runs,
 };
 pub use repository_policies::repository_policies_of;
 pub use requests::{
     Group, NewRequest, Request, RequestsOf, WaitingRequest, has_requests, newest_approvals,
-    newest_of, request_by_id, request_by_no, requests_of, requests_page, requests_together,
-    undelivered_of, unread_of, unsettled_of, waiting_requests,
+    newest_of, open_below, request_by_id, request_by_no, requests_of, requests_page,
+    requests_together, undelivered_of, unread_of, unsettled_of, waiting_requests,
 };
 pub use runs::{
-    AlternativeAgent, AttemptRow, Counts, EndRow, FINISHED_PAGE, FenceState, FinishedPosition,
-    HostLease, HostedAttempt, LiveInDir, MORE_COUNTED_MAX, NewRun, Page, RUNNER_UNWRITABLE,
-    RetryingSince, Run, RunInput, RunParts, RunTerms, Usage, acceptance_of, attempt_row, beside,
+    AlternativeAgent, AttemptRow, Counts, EndRow, FenceState, FinishedPosition, HostLease,
+    HostedAttempt, LiveInDir, MORE_COUNTED_MAX, NewRun, Page, RUNNER_UNWRITABLE, RetryingSince,
+    Run, RunInput, RunParts, RunTerms, Usage, acceptance_of, attempt_row, beside, children_of,
     counts, current_host, due_estimates, due_stopped, failed_starts, fruitless_attempts,
     has_scheduled_work, hosted_attempts, hosts_of, is_attempt_between, is_queue_longer,
     is_usage_of_last_call, last_host, later_runs_in, left_on_runner, live_around, live_by_host,
     live_in_dir, live_runs, mean_costs, newest_run_names, next_until, old_finished,
     paused_by_pressure, permissions_of, ports_of, queued_with_alternatives, report_of, run_by_id,
     run_by_ref, run_input, run_parts, run_terms, runner_name, runs_before, runs_beside,
-    runs_newest, runs_using_directory, signals_since, times_limited, unreadable_blocks,
+    runs_newest, runs_using_directory, signals_since, times_limited, tree_size, unreadable_blocks,
     untried_agents, working_around, working_in,
 };
 pub use search::{
-    Backlog, Found, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search,
+    Backlog, FoundText, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search,
     search_backlog,
 };
 pub use stats::{RunStats, StatsQuery, run_stats, tree_totals};
@@ -157,14 +159,14 @@ pub use workspaces::{
 
 use crate::config::Home;
 use crate::trace::RepeatedFailures;
-pub use db::{Connection, sqlite::version as sqlite_version};
+pub use db::Connection;
+pub use db::sqlite::version as sqlite_version;
 use place::Access;
-pub use place::Place;
+pub use place::StoreLocation;
 pub use policies_in_effect::{
     PoliciesInEffect, has_live_runs, policies_in_effect, source_in_effect,
 };
 use queue::QueueCounts;
-use runs::outlook;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -172,12 +174,13 @@ use std::time::{Duration, Instant};
 use tokio::runtime::RuntimeFlavor;
 use writer::AfterCommit;
 
-/// Maximum number of connections that serve reads from a file. Each caches the schema and pages, so all but the first are
-/// opened on demand.
+/// Maximum number of connections that serve reads from a file. Each caches the schema and pages, so
+/// all but the first are opened on demand.
 const READERS_MAX: usize = 2;
 /// The same for a server, whose replies each connection waits for.
 const SERVER_READERS_MAX: usize = 8;
-/// How long a read waits for a connection that is not lost as soon as it is made, and how long it pauses before it makes another.
+/// How long a read waits for a connection that is not lost as soon as it is made, and how long it
+/// pauses before it makes another.
 const BEGIN_READ_MAX: Duration = Duration::from_secs(10);
 const BEGIN_READ_PAUSE: Duration = Duration::from_millis(20);
 
@@ -246,38 +249,39 @@ impl Store {
     /// # Errors
     /// Those of [`Store::open_at`].
     pub fn open(home: &Home) -> Result<Self, StoreError> {
-        Self::open_at(home, Place::Home(home.clone()))
+        Self::open_at(home, StoreLocation::Home(home.clone()))
     }
 
-    /// Opens the store of a home, creating or migrating it. The caller holds the home's lock. Credentials are in the home, wherever
-    /// the database is.
+    /// Opens the store of a home, creating or migrating it. The caller holds the home's lock.
+    /// Credentials are in the home, wherever the database is.
     ///
     /// # Errors
-    /// The disk is full even after releasing the reserved space, the database is newer than this binary, or it is not a store; its
-    /// server cannot be reached, or another hub uses it.
-    pub fn open_at(home: &Home, place: Place) -> Result<Self, StoreError> {
+    /// The disk is full even after releasing the reserved space, the database is newer than this
+    /// binary, or it is not a store; its server cannot be reached, or another hub uses it.
+    pub fn open_at(home: &Home, place: StoreLocation) -> Result<Self, StoreError> {
         let note = match place {
-            Place::Home(_) => ConfirmedNote::in_memory(),
-            Place::Postgres(_) => ConfirmedNote::open(home),
+            StoreLocation::Home(_) => ConfirmedNote::in_memory(),
+            StoreLocation::Postgres(_) => ConfirmedNote::open(home),
         };
         Self::open_with(home, place, &note)
     }
 
-    /// Opens the store like [`Store::open_at`], with a note that the process keeps while the store is opened again.
+    /// Opens the store like [`Store::open_at`], with a note that the process keeps while the store
+    /// is opened again.
     ///
     /// # Errors
     /// Those of [`Store::open_at`].
     pub fn open_with(
         home: &Home,
-        place: Place,
+        place: StoreLocation,
         note: &Arc<ConfirmedNote>,
     ) -> Result<Self, StoreError> {
         note.begin();
         Self::open_from(home, Access::Place(place, Arc::clone(note)))
     }
 
-    /// Opens the store that several hubs share, while this hub is the leader. No credentials are kept, because the next leader
-    /// would not have them.
+    /// Opens the store that several hubs share, while this hub is the leader. No credentials are
+    /// kept, because the next leader would not have them.
     ///
     /// # Errors
     /// Those of [`Store::open_at`], or another hub is the leader by now.
@@ -358,7 +362,8 @@ impl Store {
         self.0.access.note()?.for_runner()
     }
 
-    /// Compares what a runner knows with the database. If that lacks something of it, the store is opened again.
+    /// Compares what a runner knows with the database. If that lacks something of it, the store is
+    /// opened again.
     ///
     /// # Errors
     /// A failure of the store.
@@ -407,7 +412,8 @@ impl Store {
         env
     }
 
-    /// Runs one transaction and returns when it is durable. If `work` returns an error, nothing is changed.
+    /// Runs one transaction and returns when it is durable. If `work` returns an error, nothing is
+    /// changed.
     ///
     /// # Errors
     /// The error of `work`, or a failure of the disk.
@@ -420,7 +426,8 @@ impl Store {
     }
 
     /// Like [`Store::write`] but cheaper, for work that fails only before its first write, or calls
-    /// [`Tx::may_refuse_late`] first. If the work breaks this promise, all calls in the same transaction fail.
+    /// [`Tx::may_refuse_late`] first. If the work breaks this promise, all calls in the same
+    /// transaction fail.
     ///
     /// # Errors
     /// The error of `work`, or a failure of the disk.
@@ -432,8 +439,8 @@ impl Store {
         self.0.writer.run(false, work).await
     }
 
-    /// Runs one transaction like [`Store::write`]. If the disk is full, the reserved space is released and the
-    /// transaction retried once. For calls that stop a run.
+    /// Runs one transaction like [`Store::write`]. If the disk is full, the reserved space is
+    /// released and the transaction retried once. For calls that stop a run.
     ///
     /// # Errors
     /// The error of `work`, or a failure of the disk.
@@ -460,14 +467,16 @@ impl Store {
         }
     }
 
-    /// Reserves space again after [`Store::write_using_reserved_space`] has used it, if the disk has room.
+    /// Reserves space again after [`Store::write_using_reserved_space`] has used it, if the disk
+    /// has room.
     pub fn reserve_space(&self) {
         if let Some(home) = self.0.access.home() {
             open::reserve_space(home);
         }
     }
 
-    /// Returns free pages of the database to the file system, a few in each transaction, so that no call waits long. PostgreSQL does so itself.
+    /// Returns free pages of the database to the file system, a few in each transaction, so that no
+    /// call waits long. PostgreSQL does so itself.
     ///
     /// # Errors
     /// A failure of the store.
@@ -482,8 +491,8 @@ impl Store {
         Ok(())
     }
 
-    /// Queues a transaction that is not awaited and may be lost. Only for conveniences, such as how far a
-    /// participant has read.
+    /// Queues a transaction that is not awaited and may be lost. Only for conveniences, such as how
+    /// far a participant has read.
     pub fn write_later<F>(&self, work: F)
     where
         F: FnOnce(&mut Tx<'_>) -> Result<(), StoreError> + Send + 'static,
@@ -502,8 +511,9 @@ impl Store {
         self.apart(|| self.begin_read(None)?.read(work))
     }
 
-    /// Runs work that may wait for a server, so that a thread of the runtime serves other tasks meanwhile. Ends the calling task if the
-    /// store was abandoned meanwhile: its runtime may have ended too, and then the task would panic at its next timer.
+    /// Runs work that may wait for a server, so that a thread of the runtime serves other tasks
+    /// meanwhile. Ends the calling task if the store was abandoned meanwhile: its runtime may have
+    /// ended too, and then the task would panic at its next timer.
     fn apart<T>(&self, work: impl FnOnce() -> T) -> T {
         let is_of_runtime = || {
             tokio::runtime::Handle::try_current()
@@ -520,8 +530,8 @@ impl Store {
         done
     }
 
-    /// Runs reads with a deadline, at which the running statement fails with [`StoreError::Interrupted`]. Blocks
-    /// the thread.
+    /// Runs reads with a deadline, at which the running statement fails with
+    /// [`StoreError::Interrupted`]. Blocks the thread.
     ///
     /// # Errors
     /// The error of `work`, or a failure of the store.
@@ -536,13 +546,15 @@ impl Store {
         result
     }
 
-    /// Borrows a connection and begins to read. A connection that was lost while it was idle is replaced.
+    /// Borrows a connection and begins to read. A connection that was lost while it was idle is
+    /// replaced.
     fn begin_read(&self, deadline: Option<Instant>) -> Result<PooledConnection<'_>, StoreError> {
         let until = Instant::now() + BEGIN_READ_MAX;
         let until = deadline.map_or(until, |deadline| deadline.min(until));
         let (mut lost, mut failures) = (0, RepeatedFailures::default());
         loop {
-            // Those that were idle may all be lost. An administrator may end others as fast as they are made.
+            // Those that were idle may all be lost. An administrator may end others as fast as they
+            // are made.
             if lost > readers_max(&self.0.access) {
                 std::thread::park_timeout(BEGIN_READ_PAUSE);
             }
@@ -562,7 +574,7 @@ impl Store {
                 }
                 Err(db::Error::Lost(_)) => {
                     return Err(StoreError::Unreachable(
-                        "connections end as soon as they are made".to_owned(),
+                        "connections end as soon as they are made".into(),
                     ));
                 }
                 Err(error) => return Err(error.into()),
@@ -579,7 +591,8 @@ impl Store {
         let connection = loop {
             let open = readers.as_mut().ok_or(StoreError::Closed)?;
             if open.open == 0 {
-                // All of them were lost. The first one is opened here, because only its error is reported.
+                // All of them were lost. The first one is opened here, because only its error is
+                // reported.
                 open.open = 1;
                 drop(readers);
                 return Ok(PooledConnection {
@@ -620,8 +633,8 @@ impl Store {
         })
     }
 
-    /// Moves the credentials of an environment into a file next to the database, for a transaction that will refer to
-    /// them. Durable when it returns.
+    /// Moves the credentials of an environment into a file next to the database, for a transaction
+    /// that will refer to them. Durable when it returns.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -639,8 +652,8 @@ impl Store {
         .await
     }
 
-    /// Like [`Store::save_credentials`], for credentials that may remain unused: they become durable with
-    /// [`Store::resolve_credentials`].
+    /// Like [`Store::save_credentials`], for credentials that may remain unused: they become
+    /// durable with [`Store::resolve_credentials`].
     ///
     /// # Errors
     /// The file cannot be written.
@@ -681,7 +694,8 @@ impl Store {
         Self::blocking(move || credential_files.read(&env).map_err(StoreError::from_io)).await
     }
 
-    /// Stores the variables that a dispatcher sets for a run, all of them like credentials. Durable when it returns.
+    /// Stores the variables that a dispatcher sets for a run, all of them like credentials. Durable
+    /// when it returns.
     ///
     /// # Errors
     /// The file cannot be written.
@@ -760,8 +774,8 @@ impl Store {
         &self.0.wake_ups
     }
 
-    /// Rejects new writes, and ends the tasks that read from a server. Unlike [`Store::close`], it does not wait for the queued writes, which
-    /// end when the server answers.
+    /// Rejects new writes, and ends the tasks that read from a server. Unlike [`Store::close`], it
+    /// does not wait for the queued writes, which end when the server answers.
     pub fn abandon(&self) {
         self.0.is_abandoned.store(true, Ordering::SeqCst);
         self.0.writer.abandon();
@@ -789,7 +803,8 @@ impl Store {
     }
 }
 
-/// Begins an era if the database lacks what was confirmed, before anything else is written. Returns whether it does.
+/// Begins an era if the database lacks what was confirmed, before anything else is written. Returns
+/// whether it does.
 fn begin_era_if_set_back(
     connection: &Connection,
     note: &ConfirmedNote,

@@ -8,14 +8,14 @@ use std::sync::Arc;
 
 /// Where the store's database is.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum StoreLocation {
     /// A file in the home.
     Home(Home),
     /// A database on a server.
     Postgres(PostgresAddress),
 }
 
-impl Place {
+impl StoreLocation {
     /// Returns whether there is a store, in any version.
     pub(super) fn has_store(&self) -> Result<bool, StoreError> {
         match self {
@@ -26,8 +26,8 @@ impl Place {
         }
     }
 
-    /// Opens the only connection that writes, and creates or migrates the schema. `replaced`: the lost connection before it.
-    /// `note`: where what a database on a server has confirmed is noted.
+    /// Opens the only connection that writes, and creates or migrates the schema. `replaced`: the
+    /// lost connection before it. `note`: where what a database on a server has confirmed is noted.
     pub(super) fn writable(
         &self,
         replaced: Option<&postgres::open::Replaced>,
@@ -55,7 +55,7 @@ impl Place {
 /// How the store of a hub is reached.
 pub(super) enum Access {
     /// The note is unused if the database is a file.
-    Place(Place, Arc<ConfirmedNote>),
+    Place(StoreLocation, Arc<ConfirmedNote>),
     /// A database that several hubs share, while this hub is the leader.
     Lead(Arc<Lead>),
 }
@@ -87,16 +87,16 @@ impl Access {
     /// Returns the home, if the store is in a file there.
     pub(super) fn home(&self) -> Option<&Home> {
         match self {
-            Self::Place(Place::Home(home), _) => Some(home),
-            Self::Place(Place::Postgres(_), _) | Self::Lead(_) => None,
+            Self::Place(StoreLocation::Home(home), _) => Some(home),
+            Self::Place(StoreLocation::Postgres(_), _) | Self::Lead(_) => None,
         }
     }
 
     /// Returns the note of what is confirmed, if the store is on a server.
     pub(super) fn note(&self) -> Option<&Arc<ConfirmedNote>> {
         match self {
-            Self::Place(Place::Home(_), _) => None,
-            Self::Place(Place::Postgres(_), note) => Some(note),
+            Self::Place(StoreLocation::Home(_), _) => None,
+            Self::Place(StoreLocation::Postgres(_), note) => Some(note),
             Self::Lead(lead) => Some(lead.note()),
         }
     }

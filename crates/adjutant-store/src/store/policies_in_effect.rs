@@ -2,14 +2,17 @@
 
 use super::{StoreError, Tx};
 use crate::config::PolicySet;
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{Connection, params, row, select};
 
-/// What identifies the policies in effect.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoliciesInEffect {
-    pub digest: String,
-    /// A run is live, or was live when the policies changed or could not be read: a change needs the person's trust.
-    pub is_guarded: bool,
+row! {
+    /// What identifies the policies in effect.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct PoliciesInEffect {
+        pub digest: String,
+        /// A run is live, or was live when the policies changed or could not be read: a change needs
+        /// the person's trust.
+        pub is_guarded: bool = "guarded = 1",
+    }
 }
 
 /// Returns what identifies the policies in effect. `None`: none were recorded.
@@ -17,16 +20,9 @@ pub struct PoliciesInEffect {
 /// # Errors
 /// A failure of the store.
 pub fn policies_in_effect(connection: &Connection) -> Result<Option<PoliciesInEffect>, StoreError> {
-    let row = |row: &crate::store::db::Row<'_>| {
-        Ok(PoliciesInEffect {
-            digest: row.get(0)?,
-            is_guarded: row.get(1)?,
-        })
-    };
     Ok(connection
-        .prepare_cached("SELECT digest, guarded = 1 FROM policies_in_effect")?
-        .query_row([], row)
-        .optional()?)
+        .prepare_cached(select!(PoliciesInEffect, "FROM policies_in_effect"))?
+        .find_row([])?)
 }
 
 /// Returns the policies in effect, as [`PolicySet::source`].
@@ -36,8 +32,7 @@ pub fn policies_in_effect(connection: &Connection) -> Result<Option<PoliciesInEf
 pub fn source_in_effect(connection: &Connection) -> Result<Option<String>, StoreError> {
     Ok(connection
         .prepare_cached("SELECT source FROM policies_in_effect")?
-        .query_row([], |row| row.get(0))
-        .optional()?)
+        .find_row([])?)
 }
 
 /// Returns whether any run may have a live attempt.
@@ -47,9 +42,7 @@ pub fn source_in_effect(connection: &Connection) -> Result<Option<String>, Store
 pub fn has_live_runs(connection: &Connection) -> Result<bool, StoreError> {
     let sql =
         "SELECT EXISTS (SELECT 1 FROM runs WHERE state IN ('starting', 'running', 'stopping'))";
-    Ok(connection
-        .prepare_cached(sql)?
-        .query_row([], |row| row.get(0))?)
+    Ok(connection.prepare_cached(sql)?.read_row([])?)
 }
 
 impl Tx<'_> {

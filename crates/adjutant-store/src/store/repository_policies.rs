@@ -1,8 +1,9 @@
-//! The policies of the repositories that a run and its parents work in, as they were at the start of each.
+//! The policies of the repositories that a run and its parents work in, as they were at the start
+//! of each.
 
 use super::{StoreError, Tx};
 use crate::config::RepositoryPolicies;
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{Connection, params};
 use adjutant_core::RunId;
 use serde::{Deserialize, Serialize};
 
@@ -12,14 +13,6 @@ struct PoliciesRow {
     directory: String,
     text: Result<String, String>,
     only_narrows: bool,
-}
-
-/// All serialized forms: a list, and the only file of an older version.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Rows {
-    All(Vec<PoliciesRow>),
-    One((String, Result<String, String>)),
 }
 
 /// Reads the policies of repositories that apply to a run.
@@ -32,21 +25,12 @@ pub fn repository_policies_of(
 ) -> Result<Vec<RepositoryPolicies>, StoreError> {
     let written: Option<Option<String>> = connection
         .prepare_cached("SELECT repository_policies FROM runs WHERE id = ?1")?
-        .query_row([run.to_string()], |row| row.get(0))
-        .optional()?;
+        .find_row([run.to_string()])?;
     let Some(written) = written.flatten() else {
         return Ok(Vec::new());
     };
-    let rows = match serde_json::from_str(&written)
-        .map_err(|error| StoreError::Corrupt(format!("policies of run {run}: {error}")))?
-    {
-        Rows::All(rows) => rows,
-        Rows::One((directory, text)) => vec![PoliciesRow {
-            directory,
-            text,
-            only_narrows: false,
-        }],
-    };
+    let rows: Vec<PoliciesRow> = serde_json::from_str(&written)
+        .map_err(|error| StoreError::Corrupt(format!("policies of run {run}: {error}")))?;
     let policies = |PoliciesRow {
                         directory,
                         text,

@@ -2,12 +2,12 @@
 
 use super::StoreError;
 use crate::clock;
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{Connection, params, row, select};
 use adjutant_core::steady::{Away, Jump, Reading, SteadyClock};
 use adjutant_core::{SteadyTime, Time};
 
-/// The interval between saves, in milliseconds. After a power failure, at most this much of the counted time is
-/// lost.
+/// The interval between saves, in milliseconds. After a power failure, at most this much of the
+/// counted time is lost.
 const SAVE_EVERY_MS: i64 = 60 * 1000;
 
 /// Starts the steady clock from the value in a store that was just opened.
@@ -49,7 +49,8 @@ fn report(jump: Jump) {
 pub(super) struct Saved(Option<SteadyClock>);
 
 impl Saved {
-    /// Advances the clock and stores it if the interval has passed, within the transaction that uses the new time.
+    /// Advances the clock and stores it if the interval has passed, within the transaction that
+    /// uses the new time.
     pub(super) fn advance(&mut self, connection: &Connection) -> Result<(), StoreError> {
         let Some((clock, jump)) = clock::advance() else {
             return Ok(());
@@ -75,42 +76,65 @@ impl Saved {
     }
 }
 
-/// Returns the time of the newest event, the starting point for a store that has used only the wall clock so far.
+/// Returns the time of the newest event, the starting point for a store that has used only the wall
+/// clock so far.
 fn last_written(connection: &Connection) -> Result<Option<Time>, StoreError> {
     Ok(connection
-        .query_row(
-            "SELECT at FROM events ORDER BY seq DESC LIMIT 1",
-            [],
-            |row| row.get(0),
-        )
-        .optional()?
-        .map(Time))
+        .prepare_cached("SELECT at FROM events ORDER BY seq DESC LIMIT 1")?
+        .find_row([])?)
+}
+
+row! {
+    /// The stored clock.
+    struct ClockRow {
+        now: SteadyTime,
+        wall: Time,
+        since_boot: i64,
+        boot: String,
+        away_expected: Option<Time>,
+        away_calm: Option<i64>,
+        jump_by: Option<i64>,
+        jump_noticed: Option<SteadyTime>,
+        ahead: i64,
+    }
+}
+
+impl ClockRow {
+    fn clock(self) -> SteadyClock {
+        let Self {
+            now,
+            wall,
+            since_boot,
+            boot,
+            away_expected,
+            away_calm,
+            jump_by,
+            jump_noticed,
+            ahead,
+        } = self;
+        SteadyClock {
+            now,
+            seen: Reading {
+                wall,
+                since_boot_ms: since_boot,
+                boot,
+            },
+            ahead_ms: ahead,
+            away: away_expected
+                .zip(away_calm)
+                .map(|(expected, calm_ms)| Away { expected, calm_ms }),
+            jump: jump_by
+                .zip(jump_noticed)
+                .map(|(by_ms, noticed_at)| Jump { by_ms, noticed_at }),
+        }
+    }
 }
 
 fn load(connection: &Connection) -> Result<Option<SteadyClock>, StoreError> {
-    let sql = "SELECT now, wall, since_boot, boot, away_expected, away_calm, jump_by, jump_noticed, ahead FROM clock";
-    let clock = connection.query_row(sql, [], |row| {
-        let away: (Option<i64>, Option<i64>) = (row.get(4)?, row.get(5)?);
-        let jump: (Option<i64>, Option<i64>) = (row.get(6)?, row.get(7)?);
-        Ok(SteadyClock {
-            now: SteadyTime(row.get(0)?),
-            seen: Reading {
-                wall: Time(row.get(1)?),
-                since_boot_ms: row.get(2)?,
-                boot: row.get(3)?,
-            },
-            ahead_ms: row.get(8)?,
-            away: away.0.zip(away.1).map(|(expected, calm_ms)| Away {
-                expected: Time(expected),
-                calm_ms,
-            }),
-            jump: jump.0.zip(jump.1).map(|(by_ms, noticed)| Jump {
-                by_ms,
-                noticed_at: SteadyTime(noticed),
-            }),
-        })
-    });
-    Ok(clock.optional()?)
+    let found: Option<ClockRow> = connection
+        .prepare_cached(select!(ClockRow, "FROM clock"))?
+        .find_row([])?;
+    Ok(found.map(ClockRow::clock))
 }
 
 fn save(connection: &Connection, clock: &SteadyClock) -> Result<(), StoreError> {

@@ -12,8 +12,7 @@ enum SubjectRow {
     Approval {
         preview: Option<String>,
         risk: Option<String>,
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        operation: Option<Box<OperationRow>>,
+        operation: Box<OperationRow>,
     },
     Delegation {
         agent: Option<String>,
@@ -113,7 +112,7 @@ pub(super) fn write(subject: &Subject) -> Result<Option<String>, serde_json::Err
         } => SubjectRow::Approval {
             preview,
             risk,
-            operation: operation.map(|operation| Box::new(OperationRow::from(*operation))),
+            operation: Box::new(OperationRow::from(*operation)),
         },
         Subject::Delegation(delegation) => {
             let Delegation {
@@ -160,7 +159,7 @@ pub(super) fn read(text: &str, written: Option<&str>) -> Option<Subject> {
         } => Subject::Approval {
             preview,
             risk,
-            operation: operation.map(|operation| Box::new(Operation::from(*operation))),
+            operation: Box::new(Operation::from(*operation)),
         },
         SubjectRow::Delegation {
             agent,
@@ -369,15 +368,8 @@ mod tests {
         let approval = Subject::Approval {
             preview: Some("- a\n+ b".to_owned()),
             risk: None,
-            operation: Some(Box::new(operation)),
+            operation: Box::new(operation),
         };
-        let before = "{\"kind\":\"approval\",\"preview\":null,\"risk\":\"high\"}";
-        let older = Subject::Approval {
-            preview: None,
-            risk: Some("high".to_owned()),
-            operation: None,
-        };
-        assert_eq!(read("x", Some(before)), Some(older), "of an older version");
         for subject in [Subject::Question, approval, Subject::Delegation(delegation)] {
             let written = write(&subject).expect("it can be serialized");
             assert_eq!(read("Refactor", written.as_deref()), Some(subject));

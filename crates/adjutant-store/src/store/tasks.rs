@@ -1,22 +1,25 @@
 //! Stored waits that an MCP client polls and returns to.
 
 use super::{StoreError, Tx};
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{Connection, params, row, select};
 use adjutant_core::{SteadyTime, Time};
 
-/// One stored wait. `wait` and `result` are JSON: what the task waits for, and a result of the contract.
-#[derive(Debug, Clone)]
-pub struct Task {
-    pub id: String,
-    pub principal: String,
-    pub wait: String,
-    pub status: String,
-    pub result: Option<String>,
-    pub created_at: Time,
-    pub updated_at: Time,
-    pub ttl_ms: i64,
-    /// When the task expires and is removed.
-    pub due_at: SteadyTime,
+row! {
+    /// One stored wait. `wait` and `result` are JSON: what the task waits for, and a result of the
+    /// contract.
+    #[derive(Debug, Clone)]
+    pub struct Task {
+        pub id: String,
+        pub principal: String,
+        pub wait: String,
+        pub status: String,
+        pub result: Option<String>,
+        pub created_at: Time,
+        pub updated_at: Time,
+        pub ttl_ms: i64,
+        /// When the task expires and is removed.
+        pub due_at: SteadyTime,
+    }
 }
 
 /// Reads one task.
@@ -25,21 +28,8 @@ pub struct Task {
 /// A failure of the store.
 pub fn task_by_id(connection: &Connection, id: &str) -> Result<Option<Task>, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT id, principal, wait, status, result, created_at, updated_at, ttl_ms, due_at FROM tasks WHERE id = ?1")?
-        .query_row([id], |row| {
-            Ok(Task {
-                id: row.get(0)?,
-                principal: row.get(1)?,
-                wait: row.get(2)?,
-                status: row.get(3)?,
-                result: row.get(4)?,
-                created_at: Time(row.get(5)?),
-                updated_at: Time(row.get(6)?),
-                ttl_ms: row.get(7)?,
-                due_at: SteadyTime(row.get(8)?),
-            })
-        })
-        .optional()?)
+        .prepare_cached(select!(Task, "FROM tasks WHERE id = ?1"))?
+        .find_row([id])?)
 }
 
 impl Tx<'_> {
@@ -55,7 +45,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Ends a wait that is still in progress. Returns whether this call ended it; only the first end counts.
+    /// Ends a wait that is still in progress. Returns whether this call ended it; only the first
+    /// end counts.
     ///
     /// # Errors
     /// A failure of the store.

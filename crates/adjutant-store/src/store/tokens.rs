@@ -1,7 +1,8 @@
-//! Tokens for callers over HTTP. The store has a hash of each, so a copy of the database opens nothing.
+//! Tokens for callers over HTTP. The store has a hash of each, so a copy of the database opens
+//! nothing.
 
 use super::{StoreError, Topic, Tx};
-use crate::store::db::{self, Connection, OptionalExtension, Row, params};
+use crate::store::db::{self, Connection, Record, params, row, select};
 use adjutant_core::token::{TokenIdentity, TokenRole};
 use adjutant_core::{ClientName, Time};
 
@@ -10,20 +11,23 @@ const REVOKED_KEPT: u32 = 100;
 /// How exact the time of the last use is, in milliseconds.
 const USED_EXACT_TO_MS: i64 = 60 * 60 * 1000;
 
-/// One stored token.
-#[derive(Debug, Clone)]
-pub struct Token {
-    pub id: i64,
-    pub name: String,
-    pub identity: TokenIdentity,
-    pub created_at: Time,
-    /// To the hour.
-    pub used_at: Option<Time>,
-    pub revoked_at: Option<Time>,
-    /// The program from which alone the token of a browser counts. `None`: no process could be seen at the sign-in.
-    pub program: Option<String>,
-    /// When the page of a browser's token was left.
-    pub left_at: Option<Time>,
+row! {
+    /// One stored token.
+    #[derive(Debug, Clone)]
+    pub struct Token, named "token {}" {
+        pub id: i64,
+        pub name: String,
+        pub identity: TokenIdentity [IdentityRow] as IdentityRow::decode,
+        pub created_at: Time,
+        /// To the hour.
+        pub used_at: Option<Time>,
+        pub revoked_at: Option<Time>,
+        /// The program from which alone the token of a browser counts. `None`: no process could be seen
+        /// at the sign-in.
+        pub program: Option<String>,
+        /// When the page of a browser's token was left.
+        pub left_at: Option<Time>,
+    }
 }
 
 impl Token {
@@ -52,41 +56,24 @@ pub struct PageSecrets {
     pub resume: String,
 }
 
-const COLUMNS: &str =
-    "SELECT id, name, role, client, created_at, used_at, revoked_at, program, left_at FROM tokens";
+row! {
+    /// The columns of an identity.
+    struct IdentityRow {
+        role: String,
+        client: Option<String>,
+    }
+}
 
-fn read(row: &Row<'_>) -> db::Result<Result<Token, StoreError>> {
-    let (id, name, role, client) = (
-        row.get(0)?,
-        row.get(1)?,
-        row.get::<String>(2)?,
-        row.get::<Option<String>>(3)?,
-    );
-    let (created_at, used_at, revoked_at) = (
-        Time(row.get(4)?),
-        row.get::<Option<i64>>(5)?.map(Time),
-        row.get::<Option<i64>>(6)?.map(Time),
-    );
-    let (program, left_at) = (row.get(7)?, row.get::<Option<i64>>(8)?.map(Time));
-    let corrupt = || StoreError::Corrupt(format!("token {id}"));
-    Ok((|| {
-        let client = client
-            .map(|client| ClientName::parse(&client))
-            .transpose()
-            .map_err(|_| corrupt())?;
-        let role = TokenRole::from_word(&role).ok_or_else(corrupt)?;
-        let identity = TokenIdentity::new(role, client).map_err(|_| corrupt())?;
-        Ok(Token {
-            id,
-            name,
-            identity,
-            created_at,
-            used_at,
-            revoked_at,
-            program,
-            left_at,
-        })
-    })())
+impl IdentityRow {
+    fn decode(self) -> db::Result<TokenIdentity> {
+        let Self { role, client } = self;
+        let client = client.as_deref().map(ClientName::parse).transpose();
+        client
+            .ok()
+            .zip(TokenRole::from_word(&role))
+            .and_then(|(client, role)| TokenIdentity::new(role, client).ok())
+            .ok_or_else(|| db::Error::unreadable(format!("role {role}")))
+    }
 }
 
 /// Returns the token with this hash, unless it was revoked.
@@ -94,11 +81,9 @@ fn read(row: &Row<'_>) -> db::Result<Result<Token, StoreError>> {
 /// # Errors
 /// A failure of the store.
 pub fn token_by_hash(connection: &Connection, hash: &str) -> Result<Option<Token>, StoreError> {
-    connection
-        .prepare_cached(&format!("{COLUMNS} WHERE hash = ?1"))?
-        .query_row([hash], read)
-        .optional()?
-        .transpose()
+    Ok(connection
+        .prepare_cached(select!(Token, "FROM tokens WHERE hash = ?1"))?
+        .find_row([hash])?)
 }
 
 /// Returns the token of the page that continues with this code.
@@ -106,11 +91,9 @@ pub fn token_by_hash(connection: &Connection, hash: &str) -> Result<Option<Token
 /// # Errors
 /// A failure of the store.
 pub fn token_by_resume(connection: &Connection, resume: &str) -> Result<Option<Token>, StoreError> {
-    connection
-        .prepare_cached(&format!("{COLUMNS} WHERE resume = ?1"))?
-        .query_row([resume], read)
-        .optional()?
-        .transpose()
+    Ok(connection
+        .prepare_cached(select!(Token, "FROM tokens WHERE resume = ?1"))?
+        .find_row([resume])?)
 }
 
 /// Returns the token with this name that is in use.
@@ -118,11 +101,12 @@ pub fn token_by_resume(connection: &Connection, resume: &str) -> Result<Option<T
 /// # Errors
 /// A failure of the store.
 pub fn token_by_name(connection: &Connection, name: &str) -> Result<Option<Token>, StoreError> {
-    connection
-        .prepare_cached(&format!("{COLUMNS} WHERE name = ?1 AND revoked_at IS NULL"))?
-        .query_row([name], read)
-        .optional()?
-        .transpose()
+    Ok(connection
+        .prepare_cached(select!(
+            Token,
+            "FROM tokens WHERE name = ?1 AND revoked_at IS NULL"
+        ))?
+        .find_row([name])?)
 }
 
 /// Returns whether a token exists that is not revoked.
@@ -140,13 +124,8 @@ pub fn is_token_valid(connection: &Connection, id: i64) -> Result<bool, StoreErr
 /// # Errors
 /// A failure of the store.
 pub fn tokens(connection: &Connection) -> Result<Vec<Token>, StoreError> {
-    let sql = format!("{COLUMNS} ORDER BY revoked_at IS NOT NULL, id DESC");
-    connection
-        .prepare_cached(&sql)?
-        .query_map([], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+    let sql = Token::select("FROM tokens ORDER BY revoked_at IS NOT NULL, id DESC");
+    Ok(connection.prepare_cached(&sql)?.read_rows([])?)
 }
 
 impl Tx<'_> {
@@ -200,27 +179,21 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Revokes a token. Its hash is forgotten, and its connections are notified.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn revoke_token(&mut self, id: i64) -> Result<(), StoreError> {
+    /// Revokes a token. Its hash is forgotten, and its connections are notified. Returns its name.
+    /// `None`: it was revoked already.
+    pub(in crate::store) fn forget_token(&mut self, id: i64) -> Result<Option<String>, StoreError> {
         let name = self
             .prepare("SELECT name FROM tokens WHERE id = ?1 AND revoked_at IS NULL")?
-            .query_row([id], |row| row.get::<String>(0))
-            .optional()?;
+            .find_row::<String>([id])?;
         self.prepare("UPDATE tokens SET hash = NULL, resume = NULL, revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?
             .run(params![id, self.now().0])?;
-        if let Some(name) = name {
-            self.forget_left_with_token(&name)?;
-        }
         self.prepare(
             "DELETE FROM tokens WHERE revoked_at IS NOT NULL
              AND id NOT IN (SELECT id FROM tokens WHERE revoked_at IS NOT NULL ORDER BY revoked_at DESC, id DESC LIMIT ?1)",
         )?
         .run([REVOKED_KEPT])?;
         self.notify(Topic::Tokens);
-        Ok(())
+        Ok(name)
     }
 
     /// Records that a token was used.

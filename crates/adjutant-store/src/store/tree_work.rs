@@ -24,8 +24,7 @@ const DUE_MAX: u32 = 1_000;
 pub fn due_tree_work(connection: &Connection) -> Result<Vec<DueTreeWork>, StoreError> {
     let rows: Vec<(String, String, i64)> = connection
         .prepare_cached("SELECT run, what, seq FROM tree_work ORDER BY what = 'compare', what = 'watch', run LIMIT ?1")?
-        .query_map([DUE_MAX], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<Result<_, _>>()?;
+        .read_rows([DUE_MAX])?;
     let due = |(run, what, seq): (String, String, i64)| {
         let what = TreeWork::from_word(&what)
             .ok_or_else(|| StoreError::Corrupt(format!("what is due for run {run}: {what}")))?;

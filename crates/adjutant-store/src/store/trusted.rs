@@ -10,9 +10,7 @@ use adjutant_core::Principal;
 /// A failure of the store.
 pub fn is_trusted(connection: &Connection, cwd: &str, hash: &str) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM trusted WHERE cwd = ?1 AND hash = ?2)";
-    Ok(connection
-        .prepare_cached(sql)?
-        .query_row([cwd, hash], |row| row.get(0))?)
+    Ok(connection.prepare_cached(sql)?.read_row([cwd, hash])?)
 }
 
 /// Returns whether the person has trusted a directory with any content whose hash begins so.
@@ -28,7 +26,7 @@ pub fn has_trusted(
         "SELECT EXISTS (SELECT 1 FROM trusted WHERE cwd = ?1 AND substr(hash, 1, length(?2)) = ?2)";
     Ok(connection
         .prepare_cached(sql)?
-        .query_row([cwd, hash_prefix], |row| row.get(0))?)
+        .read_row([cwd, hash_prefix])?)
 }
 
 impl Tx<'_> {

@@ -3,8 +3,9 @@
 use super::db::{self, Connection, Statement};
 use super::queue::QueueChanges;
 use super::{Request, StoreError, Topic};
+use adjutant_core::cascade::Step;
 use adjutant_core::signal::{SignalKind, Source};
-use adjutant_core::{Moment, RunId, SteadyTime, Time};
+use adjutant_core::{Moment, SteadyTime, Time};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -32,13 +33,14 @@ pub struct Tx<'a> {
     has_savepoint: bool,
     /// When the recorded event happened, if before `now`.
     happened_at: Option<Time>,
-    /// Runs that have ended, while the dependencies on them are settled.
-    pub(super) ended: Option<Vec<RunId>>,
+    /// What follows from a change, until the flow takes it.
+    steps: Vec<Step>,
     /// What the transaction changes in the numbers of queued runs.
     pub(super) queue: QueueChanges,
     /// The signal whose effects are recorded.
     signal: Option<(&'static str, &'static str)>,
-    /// The kinds of events that receivers of webhooks want, once they are known: a long transaction on a server drops the reply.
+    /// The kinds of events that receivers of webhooks want, once they are known: a long transaction
+    /// on a server drops the reply.
     wanted_events: OnceCell<Vec<String>>,
 }
 
@@ -53,15 +55,15 @@ impl<'a> Tx<'a> {
             alone,
             has_savepoint: false,
             happened_at: None,
-            ended: None,
+            steps: Vec::new(),
             queue: QueueChanges::default(),
             signal: None,
             wanted_events: OnceCell::new(),
         }
     }
 
-    /// Allows work run by [`super::Store::write_checked`] to fail after it has written. Must be called before the
-    /// first write.
+    /// Allows work run by [`super::Store::write_checked`] to fail after it has written. Must be
+    /// called before the first write.
     ///
     /// # Errors
     /// A failure of the store.
@@ -139,6 +141,21 @@ impl<'a> Tx<'a> {
         self.topics.push(topic);
     }
 
+    /// Names a step that follows from the change that is being made. The flow that makes it works
+    /// the step off.
+    pub(super) fn then(&mut self, step: Step) {
+        self.steps.push(step);
+    }
+
+    pub(super) fn has_steps(&self) -> bool {
+        !self.steps.is_empty()
+    }
+
+    /// Takes the steps that were named.
+    pub(super) fn take_steps(&mut self) -> Vec<Step> {
+        std::mem::take(&mut self.steps)
+    }
+
     /// Ensures that deadlines are checked at this time at the latest.
     pub(super) fn wake_by(&mut self, due: SteadyTime) {
         self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
@@ -166,7 +183,8 @@ impl<'a> Tx<'a> {
         self.signal
     }
 
-    /// Returns the kinds of events that the query `known` has read. `None`: it is not known what it reads.
+    /// Returns the kinds of events that the query `known` has read. `None`: it is not known what it
+    /// reads.
     pub(super) fn wanted_events(&self, known: &str) -> Option<&[String]> {
         if self.wanted_events.get().is_none()
             && let Some(wanted) = self.connection.known(known)
@@ -187,6 +205,7 @@ impl<'a> Tx<'a> {
 
     /// Returns the wake-ups to perform after the commit.
     pub(super) fn into_notifications(self) -> Notifications {
+        debug_assert!(!self.has_steps(), "steps are named within a flow only");
         Notifications {
             topics: self.topics,
             settled: self.settled,

@@ -1,22 +1,23 @@
 //! Undos that change a tree: the record from which a crash in between is reported.
 
 use super::events::append as append_event;
-use super::ids::run_id;
 use super::runs::list;
 use super::{Run, StoreError, Tx};
-use crate::store::db::{self, Connection, OptionalExtension, Row, params};
+use crate::store::db::{Connection, Record, params, row, select};
 use adjutant_core::{EventKind, Principal, RunId};
 
-/// An undo of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Undo {
-    pub run: RunId,
-    /// The number of the snapshot that is restored.
-    pub to: u32,
-    /// The number of the snapshot that was taken before.
-    pub before: u32,
-    /// It also restores files that have changed since the run.
-    pub is_forced: bool,
+row! {
+    /// An undo of a run.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub struct Undo, named "an undo of run {}" {
+        pub run: RunId = "run_id",
+        /// The number of the snapshot that is restored.
+        pub to: u32 = "to_snapshot",
+        /// The number of the snapshot that was taken before.
+        pub before: u32 = "before_snapshot",
+        /// It also restores files that have changed since the run.
+        pub is_forced: bool,
+    }
 }
 
 impl Undo {
@@ -28,32 +29,15 @@ impl Undo {
     }
 }
 
-const COLUMNS: &str = "SELECT run_id, to_snapshot, before_snapshot, is_forced FROM undos";
-
-fn read(row: &Row<'_>) -> db::Result<Result<Undo, StoreError>> {
-    let run: String = row.get(0)?;
-    let Ok(id) = run_id(&run) else {
-        return Ok(Err(StoreError::Corrupt(format!("an undo of run {run}"))));
-    };
-    Ok(Ok(Undo {
-        run: id,
-        to: row.get(1)?,
-        before: row.get(2)?,
-        is_forced: row.get(3)?,
-    }))
-}
-
 /// Reads the undo of a run that was interrupted. `None`: its last undo is complete, or still works.
 ///
 /// # Errors
 /// A failure of the store.
 pub fn interrupted_undo(connection: &Connection, run: RunId) -> Result<Option<Undo>, StoreError> {
-    let sql = format!("{COLUMNS} WHERE run_id = ?1 AND is_interrupted = 1");
-    connection
+    let sql = Undo::select("FROM undos WHERE run_id = ?1 AND is_interrupted = 1");
+    Ok(connection
         .prepare_cached(&sql)?
-        .query_row([run.to_string()], read)
-        .optional()?
-        .transpose()
+        .find_row([run.to_string()])?)
 }
 
 /// Lists undos that have not ended, and are not recorded as interrupted.
@@ -62,12 +46,8 @@ pub fn interrupted_undo(connection: &Connection, run: RunId) -> Result<Option<Un
 /// A failure of the store.
 pub fn undos_under_way(connection: &Connection) -> Result<Vec<Undo>, StoreError> {
     let mut statement =
-        connection.prepare_cached(&format!("{COLUMNS} WHERE is_interrupted = 0"))?;
-    statement
-        .query_map([], read)?
-        .collect::<db::Result<Vec<_>>>()?
-        .into_iter()
-        .collect()
+        connection.prepare_cached(select!(Undo, "FROM undos WHERE is_interrupted = 0"))?;
+    Ok(statement.read_rows([])?)
 }
 
 /// Reads up to `limit` runs with an interrupted undo, oldest first.
@@ -133,20 +113,18 @@ impl Tx<'_> {
         }
     }
 
-    /// Records that undos that have not ended were interrupted: the one of a run, or all of a hub that is gone.
+    /// Records that undos that have not ended were interrupted: the one of a run, or all of a hub
+    /// that is gone.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn note_interrupted_undos(&mut self, of: Option<RunId>) -> Result<(), StoreError> {
         let undos: Vec<Undo> = {
-            let mut statement = self.prepare(&format!(
-                "{COLUMNS} WHERE is_interrupted = 0 AND (CAST(?1 AS TEXT) IS NULL OR run_id = ?1)"
+            let mut statement = self.prepare(select!(
+                Undo,
+                "FROM undos WHERE is_interrupted = 0 AND (CAST(?1 AS TEXT) IS NULL OR run_id = ?1)"
             ))?;
-            statement
-                .query_map([of.map(|run| run.to_string())], read)?
-                .collect::<db::Result<Vec<_>>>()?
-                .into_iter()
-                .collect::<Result<_, _>>()?
+            statement.read_rows([of.map(|run| run.to_string())])?
         };
         for undo in undos {
             self.prepare("UPDATE undos SET is_interrupted = 1 WHERE run_id = ?1")?

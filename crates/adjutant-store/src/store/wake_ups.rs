@@ -1,5 +1,6 @@
-//! Wake-ups: how a commit wakes its waiters. A waiter subscribes before it reads, so it misses no commit, and reads
-//! again when it is woken. A wake-up carries no data except a settled request, which never changes again.
+//! Wake-ups: how a commit wakes its waiters. A waiter subscribes before it reads, so it misses no
+//! commit, and reads again when it is woken. A wake-up carries no data except a settled request,
+//! which never changes again.
 
 use super::Request;
 use adjutant_core::chat::ChatId;
@@ -18,7 +19,8 @@ pub enum Topic {
     Orders(RunId),
     /// A request was settled.
     Request(RequestId),
-    /// A request was settled, for the run that asked. While this subscription exists, the run waits for the answer.
+    /// A request was settled, for the run that asked. While this subscription exists, the run waits
+    /// for the answer.
     Answer(RunId, RequestId),
     /// Any change of an owner's runs. The owner is a serialized principal.
     Owner(String),
@@ -106,8 +108,8 @@ impl WakeUps {
             .contains_key(topic)
     }
 
-    /// Sets when the deadlines are checked next. `None`: a check begins now, so any deadline committed from here on
-    /// triggers another check.
+    /// Sets when the deadlines are checked next. `None`: a check begins now, so any deadline
+    /// committed from here on triggers another check.
     pub fn set_next_check(&self, after: Option<Duration>) {
         *self
             .next_check
@@ -139,12 +141,14 @@ impl WakeUps {
                 .into_iter()
                 .flat_map(HashMap::values)
             {
+                // A permit stays with the waiter, also if it still reads and does not wait yet.
                 waiter.notify.notify_one();
             }
         }
     }
 
-    /// Passes an answered and retrieved request to the calls that wait for it. They must be woken afterwards.
+    /// Passes an answered and retrieved request to the calls that wait for it. They must be woken
+    /// afterwards.
     pub(super) fn deliver_settled(&self, request: &Arc<Request>) {
         let subscriptions = self
             .subscriptions

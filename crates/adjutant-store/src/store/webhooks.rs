@@ -1,44 +1,50 @@
-//! The outbox of webhooks: pending deliveries for each receiver, and their failed tries. The transaction of an
-//! event fills it.
+//! The outbox of webhooks: pending deliveries for each receiver, and their failed tries. The
+//! transaction of an event fills it.
 
-use super::ids::{request_id, run_id};
 use super::{StoreError, Topic, Tx};
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{Connection, params, row, select};
 use adjutant_core::webhook::{AfterFailure, after_failure};
 use adjutant_core::{EventKind, EventSeq, RequestId, RunId, SteadyTime, Time};
 
-/// Maximum number of waiting and of parked deliveries for each receiver. Beyond it, the oldest are dropped.
+/// Maximum number of waiting and of parked deliveries for each receiver. Beyond it, the oldest are
+/// dropped.
 const WAITING_MAX: i64 = 10_000;
 const PARKED_MAX: i64 = 1_000;
 
-/// One delivery.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Delivery {
-    pub no: i64,
-    pub id: String,
-    pub kind: String,
-    pub at: Time,
-    pub run: Option<RunId>,
-    pub request: Option<RequestId>,
-    /// The chat entry to deliver, instead of an event.
-    pub entry: Option<i64>,
-    pub by: String,
-    pub text: String,
-    /// The earliest time for the next try.
-    pub next_at: SteadyTime,
+row! {
+    /// One delivery.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Delivery {
+        pub no: i64,
+        pub id: String,
+        pub kind: String,
+        pub at: Time,
+        pub run: Option<RunId>,
+        pub request: Option<RequestId>,
+        /// The chat entry to deliver, instead of an event.
+        pub entry: Option<i64>,
+        pub by: String,
+        pub text: String,
+        /// The earliest time for the next try.
+        pub next_at: SteadyTime,
+    }
 }
 
-/// The state of one receiver's deliveries.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OutboxState {
-    pub url: String,
-    pub waiting: i64,
-    pub parked: i64,
-    pub dropped: i64,
-    /// When the first waiting delivery is tried next.
-    pub next_at: Option<SteadyTime>,
-    /// The most recent problem of a delivery that is still in the outbox.
-    pub problem: Option<String>,
+row! {
+    /// The state of one receiver's deliveries.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct OutboxState as w {
+        pub url: String,
+        pub waiting: i64 = "(SELECT count(*) FROM outbox o WHERE o.url = w.url AND o.state = 'waiting')",
+        pub parked: i64 = "(SELECT count(*) FROM outbox o WHERE o.url = w.url AND o.state = 'parked')",
+        pub dropped: i64,
+        /// When the first waiting delivery is tried next.
+        pub next_at: Option<SteadyTime> =
+            "(SELECT o.next_at FROM outbox o WHERE o.url = w.url AND o.state = 'waiting' ORDER BY o.no LIMIT 1)",
+        /// The most recent problem of a delivery that is still in the outbox.
+        pub problem: Option<String> =
+            "(SELECT o.problem FROM outbox o WHERE o.url = w.url AND o.problem IS NOT NULL ORDER BY o.state DESC, o.no LIMIT 1)",
+    }
 }
 
 /// Returns a receiver's next delivery, in order of the events.
@@ -46,39 +52,16 @@ pub struct OutboxState {
 /// # Errors
 /// A failure of the store.
 pub fn next_delivery(connection: &Connection, url: &str) -> Result<Option<Delivery>, StoreError> {
-    let found = connection
-        .prepare_cached(
-            "SELECT no, id, kind, at, run, request, entry, by, text, next_at FROM outbox WHERE url = ?1 AND state = 'waiting' ORDER BY no LIMIT 1",
-        )?
-        .query_row([url], |row| {
-            let delivery = Delivery {
-                no: row.get(0)?,
-                id: row.get(1)?,
-                kind: row.get(2)?,
-                at: Time(row.get(3)?),
-                run: None,
-                request: None,
-                entry: row.get(6)?,
-                by: row.get(7)?,
-                text: row.get(8)?,
-                next_at: SteadyTime(row.get(9)?),
-            };
-            Ok((delivery, row.get::<Option<String>>(4)?, row.get::<Option<String>>(5)?))
-        })
-        .optional()?;
-    let Some((delivery, run, request)) = found else {
-        return Ok(None);
-    };
-    let run = run.map(|id| run_id(&id)).transpose()?;
-    let request = request.map(|id| request_id(&id)).transpose()?;
-    Ok(Some(Delivery {
-        run,
-        request,
-        ..delivery
-    }))
+    Ok(connection
+        .prepare_cached(select!(
+            Delivery,
+            "FROM outbox WHERE url = ?1 AND state = 'waiting' ORDER BY no LIMIT 1"
+        ))?
+        .find_row([url])?)
 }
 
-/// Returns whether a later delivery to a receiver waits that is about the same run and no request of it.
+/// Returns whether a later delivery to a receiver waits that is about the same run and no request
+/// of it.
 ///
 /// # Errors
 /// A failure of the store.
@@ -90,7 +73,7 @@ pub fn has_later_delivery(
 ) -> Result<bool, StoreError> {
     Ok(connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox WHERE url = ?1 AND state = 'waiting' AND no > ?2 AND run = ?3 AND request IS NULL)")?
-        .query_row(params![url, no, run.to_string()], |row| row.get(0))?)
+        .read_row(params![url, no, run.to_string()])?)
 }
 
 /// Reads the state of every receiver.
@@ -99,18 +82,8 @@ pub fn has_later_delivery(
 /// A failure of the store.
 pub fn outbox(connection: &Connection) -> Result<Vec<OutboxState>, StoreError> {
     Ok(connection
-        .prepare_cached(
-            "SELECT w.url, (SELECT count(*) FROM outbox o WHERE o.url = w.url AND o.state = 'waiting'),
-               (SELECT count(*) FROM outbox o WHERE o.url = w.url AND o.state = 'parked'), w.dropped,
-               (SELECT o.next_at FROM outbox o WHERE o.url = w.url AND o.state = 'waiting' ORDER BY o.no LIMIT 1),
-               (SELECT o.problem FROM outbox o WHERE o.url = w.url AND o.problem IS NOT NULL ORDER BY o.state DESC, o.no LIMIT 1)
-             FROM webhooks w ORDER BY w.url",
-        )?
-        .query_map([], |row| {
-            let next_at = row.get::<Option<i64>>(4)?.map(SteadyTime);
-            Ok(OutboxState { url: row.get(0)?, waiting: row.get(1)?, parked: row.get(2)?, dropped: row.get(3)?, next_at, problem: row.get(5)? })
-        })?
-        .collect::<Result<_, _>>()?)
+        .prepare_cached(select!(OutboxState, "FROM webhooks w ORDER BY w.url"))?
+        .read_rows([])?)
 }
 
 /// Returns whether any delivery is waiting.
@@ -120,27 +93,26 @@ pub fn outbox(connection: &Connection) -> Result<Vec<OutboxState>, StoreError> {
 pub fn has_deliveries(connection: &Connection) -> Result<bool, StoreError> {
     Ok(connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM outbox WHERE state = 'waiting')")?
-        .query_row([], |row| row.get(0))?)
+        .read_row([])?)
 }
 
 /// The kinds of events that receivers want.
 const WANTED: &str = "SELECT kind FROM webhook_events";
 
-/// Announces the read of the kinds of events that receivers want, at the beginning of a transaction.
+/// Announces the read of the kinds of events that receivers want, at the beginning of a
+/// transaction.
 pub(super) fn announce_wanted(connection: &Connection) {
     connection.announce(|connection| connection.prepare_cached(WANTED)?.exists([]));
 }
 
 impl Tx<'_> {
-    /// Replaces the receivers and the events that each wants. Deliveries to other receivers are dropped.
+    /// Replaces the receivers and the events that each wants. Deliveries to other receivers are
+    /// dropped.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn set_webhooks(&mut self, hooks: &[(String, Vec<String>)]) -> Result<(), StoreError> {
-        let known: Vec<String> = self
-            .prepare("SELECT url FROM webhooks")?
-            .query_map([], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
+        let known: Vec<String> = self.prepare("SELECT url FROM webhooks")?.read_rows([])?;
         for url in known
             .iter()
             .filter(|url| hooks.iter().all(|(wanted, _)| wanted != *url))
@@ -207,10 +179,11 @@ impl Tx<'_> {
     pub fn outbox_end(&self) -> Result<i64, StoreError> {
         Ok(self
             .prepare("SELECT coalesce(max(no), 0) FROM outbox")?
-            .query_row([], |row| row.get(0))?)
+            .read_row([])?)
     }
 
-    /// Drops the deliveries of a kind of event that this transaction has added after an end of the outbox.
+    /// Drops the deliveries of a kind of event that this transaction has added after an end of the
+    /// outbox.
     ///
     /// # Errors
     /// A failure of the store.
@@ -249,8 +222,7 @@ impl Tx<'_> {
     pub fn not_delivered(&mut self, no: i64, problem: &str) -> Result<(), StoreError> {
         let attempts: Option<u32> = self
             .prepare("UPDATE outbox SET attempts = attempts + 1, problem = ?2 WHERE no = ?1 RETURNING attempts")?
-            .query_row(params![no, problem], |row| row.get(0))
-            .optional()?;
+            .find_row(params![no, problem])?;
         let Some(attempts) = attempts else {
             return Ok(());
         };
@@ -268,7 +240,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Schedules a receiver's failed deliveries, including parked ones, for a retry now. Returns their number.
+    /// Schedules a receiver's failed deliveries, including parked ones, for a retry now. Returns
+    /// their number.
     ///
     /// # Errors
     /// A failure of the store.

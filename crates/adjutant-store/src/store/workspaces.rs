@@ -1,37 +1,40 @@
 //! The workspaces of isolated runs.
 
-use super::ids::run_id;
 use super::{StoreError, Tx};
-use crate::store::db::{self, Connection, OptionalExtension, Row, params};
+use crate::store::db::{self, Columns, Connection, Record, params, row, select};
 use adjutant_core::{Denied, Isolation, RunId, RunName, WorkspaceSpec, WorkspaceState};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// The workspace of an isolated run.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Workspace {
-    pub run: RunId,
-    pub isolation: Isolation,
-    /// The top of the user's work tree.
-    pub repository: String,
-    /// The commit that the run starts from. Until its first attempt starts, the one that was checked out at the dispatch.
-    pub base: String,
-    /// The branch that was checked out in the repository at the dispatch. `None`: HEAD was detached.
-    pub branch: Option<String>,
-    /// The commit of the user's uncommitted changes that it starts with.
-    pub changes: Option<String>,
-    /// The top of the workspace.
-    pub path: String,
-    pub state: WorkspaceState,
-    /// The settings that it is made with: setup command, copied files, caches, ports.
-    pub spec: WorkspaceSpec,
-    /// The result of the preparation, in JSON. `None`: nothing is known yet.
-    pub preparation: Option<String>,
+row! {
+    /// The workspace of an isolated run.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Workspace, named "the workspace of run {}" {
+        pub run: RunId = "run_id",
+        pub isolation: Isolation = "kind",
+        /// The top of the user's work tree.
+        pub repository: String,
+        /// The commit that the run starts from. Until its first attempt starts, the one that was
+        /// checked out at the dispatch.
+        pub base: String,
+        /// The branch that was checked out in the repository at the dispatch. `None`: HEAD was
+        /// detached.
+        pub branch: Option<String>,
+        /// The commit of the user's uncommitted changes that it starts with.
+        pub changes: Option<String>,
+        /// The top of the workspace.
+        pub path: String,
+        pub state: WorkspaceState,
+        /// The settings that it is made with: setup command, copied files, caches, ports.
+        pub spec: WorkspaceSpec as spec,
+        /// The result of the preparation, in JSON. `None`: nothing is known yet.
+        pub preparation: Option<String>,
+    }
 }
 
-/// How many characters of a run's id are part of its workspace's name, because a run can reuse the name of a
-/// removed one.
+/// How many characters of a run's id are part of its workspace's name, because a run can reuse the
+/// name of a removed one.
 const ID_CHARS: usize = 6;
 
 /// The data of a new run's workspace.
@@ -55,8 +58,8 @@ pub struct NewWorkspace {
 }
 
 impl NewWorkspace {
-    /// Returns the workspace of a run under its name. People and agents see the repository's name at the end of its path.
-    /// `None`: its path is not UTF-8.
+    /// Returns the workspace of a run under its name. People and agents see the repository's name
+    /// at the end of its path. `None`: its path is not UTF-8.
     fn of(&self, run: RunId, name: &RunName) -> Option<Workspace> {
         let id = run.to_string();
         let dir = format!("{name}-{}", &id[id.len().saturating_sub(ID_CHARS)..]);
@@ -82,15 +85,10 @@ impl NewWorkspace {
 /// A specification as it is stored.
 #[derive(Debug, Serialize, Deserialize)]
 struct SpecRow {
-    #[serde(default)]
     setup: Vec<String>,
-    #[serde(default)]
     setup_timeout_ms: i64,
-    #[serde(default)]
     copy: Vec<String>,
-    #[serde(default)]
     caches: BTreeMap<String, String>,
-    #[serde(default)]
     ports: u16,
 }
 
@@ -131,40 +129,11 @@ impl SpecRow {
     }
 }
 
-const COLUMNS: &str = "SELECT run_id, kind, repository, base, branch, path, state, changes, spec, preparation FROM workspaces";
-
-fn read(row: &Row<'_>) -> db::Result<Result<Workspace, StoreError>> {
-    let (run, kind, state): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(6)?);
-    let (Ok(id), Some(isolation), Some(state)) = (
-        run_id(&run),
-        Isolation::from_word(&kind),
-        WorkspaceState::from_word(&state),
-    ) else {
-        return Ok(Err(StoreError::Corrupt(format!(
-            "the workspace of run {run}"
-        ))));
+fn spec(columns: &mut Columns<'_>) -> db::Result<WorkspaceSpec> {
+    let Some(text) = columns.value::<Option<String>>()? else {
+        return Ok(WorkspaceSpec::default());
     };
-    let spec: Option<String> = row.get(8)?;
-    let spec = match spec.as_deref().map(SpecRow::parse).transpose() {
-        Ok(spec) => spec.unwrap_or_default(),
-        Err(error) => {
-            return Ok(Err(StoreError::Corrupt(format!(
-                "the workspace of run {run}: {error}"
-            ))));
-        }
-    };
-    Ok(Ok(Workspace {
-        run: id,
-        isolation,
-        repository: row.get(2)?,
-        base: row.get(3)?,
-        branch: row.get(4)?,
-        changes: row.get(7)?,
-        path: row.get(5)?,
-        state,
-        spec,
-        preparation: row.get(9)?,
-    }))
+    SpecRow::parse(&text).map_err(db::Error::json)
 }
 
 /// Reads the workspace of a run. `None`: the run is not isolated.
@@ -172,14 +141,13 @@ fn read(row: &Row<'_>) -> db::Result<Result<Workspace, StoreError>> {
 /// # Errors
 /// A failure of the store.
 pub fn workspace_of(connection: &Connection, run: RunId) -> Result<Option<Workspace>, StoreError> {
-    connection
-        .prepare_cached(&format!("{COLUMNS} WHERE run_id = ?1"))?
-        .query_row([run.to_string()], read)
-        .optional()?
-        .transpose()
+    Ok(connection
+        .prepare_cached(select!(Workspace, "FROM workspaces WHERE run_id = ?1"))?
+        .find_row([run.to_string()])?)
 }
 
-/// Reads the workspace that contains a directory: that of the run itself, or of the run that delegated to it.
+/// Reads the workspace that contains a directory: that of the run itself, or of the run that
+/// delegated to it.
 ///
 /// # Errors
 /// A failure of the store.
@@ -190,13 +158,10 @@ pub fn workspace_around(
     // The directory and those above it: the text before each slash.
     let sql = format!(
         "WITH RECURSIVE up (dir) AS (SELECT ?1 UNION ALL SELECT rtrim(rtrim(dir, replace(dir, '/', '')), '/') FROM up WHERE dir <> '')
-         {COLUMNS} CROSS JOIN up ON path = dir ORDER BY length(dir) DESC LIMIT 1"
+         {}",
+        Workspace::select("FROM workspaces CROSS JOIN up ON path = dir ORDER BY length(dir) DESC LIMIT 1")
     );
-    connection
-        .prepare_cached(&sql)?
-        .query_row([dir], read)
-        .optional()?
-        .transpose()
+    Ok(connection.prepare_cached(&sql)?.find_row([dir])?)
 }
 
 /// Lists the workspaces of all runs.
@@ -204,28 +169,19 @@ pub fn workspace_around(
 /// # Errors
 /// A failure of the store.
 pub fn all_workspaces(connection: &Connection) -> Result<Vec<Workspace>, StoreError> {
-    let mut statement = connection.prepare_cached(COLUMNS)?;
-    statement
-        .query_map([], read)?
-        .collect::<db::Result<Vec<_>>>()?
-        .into_iter()
-        .collect()
+    let mut statement = connection.prepare_cached(select!(Workspace, "FROM workspaces"))?;
+    Ok(statement.read_rows([])?)
 }
 
-/// Lists the workspaces of runs that were discarded, without those that an unfinished run may still use.
+/// Lists the workspaces of runs that were discarded, without those that an unfinished run may still
+/// use.
 ///
 /// # Errors
 /// A failure of the store.
 pub fn discarded_workspaces(connection: &Connection) -> Result<Vec<Workspace>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!(
-        "{COLUMNS} WHERE state = 'discarded' AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.state <> 'finished'
-         AND (runs.id = run_id OR runs.cwd = path OR substr(runs.cwd, 1, length(path) + 1) = path || '/'))"
-    ))?;
-    statement
-        .query_map([], read)?
-        .collect::<db::Result<Vec<_>>>()?
-        .into_iter()
-        .collect()
+    let mut statement = connection.prepare_cached(select!(Workspace, "FROM workspaces WHERE state = 'discarded' AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.state <> 'finished'
+         AND (runs.id = run_id OR runs.cwd = path OR substr(runs.cwd, 1, length(path) + 1) = path || '/'))"))?;
+    Ok(statement.read_rows([])?)
 }
 
 /// Reads the names of other runs that are not finished and work in a workspace.
@@ -240,13 +196,12 @@ pub fn unfinished_in(
     let sql = "SELECT name FROM runs WHERE id <> ?2 AND state <> 'finished' AND (cwd = ?1 OR substr(cwd, 1, length(?1) + 1) = ?1 || '/') LIMIT 5";
     Ok(connection
         .prepare_cached(sql)?
-        .query_map([path, &except.to_string()], |row| row.get(0))?
-        .collect::<db::Result<_>>()?)
+        .read_rows([path, &except.to_string()])?)
 }
 
 impl Tx<'_> {
-    /// Records the workspace of a run that was dispatched in this transaction, and makes it the run's working
-    /// directory.
+    /// Records the workspace of a run that was dispatched in this transaction, and makes it the
+    /// run's working directory.
     ///
     /// # Errors
     /// A failure of the store.
@@ -283,7 +238,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records the commit that the workspace of a run is created from, once, before the attempt that creates it starts.
+    /// Records the commit that the workspace of a run is created from, once, before the attempt
+    /// that creates it starts.
     ///
     /// # Errors
     /// A failure of the store.
@@ -307,7 +263,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn set_workspace_state(
+    pub(crate) fn set_workspace_state(
         &mut self,
         run: RunId,
         state: WorkspaceState,
@@ -317,8 +273,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Marks the workspace around a directory as ready: an attempt works in it. Merged and discarded ones, too, since it may change
-    /// them again.
+    /// Marks the workspace around a directory as ready: an attempt works in it. Merged and
+    /// discarded ones, too, since it may change them again.
     ///
     /// # Errors
     /// A failure of the store.

@@ -1,6 +1,8 @@
 //! The writer thread, which commits calls in groups.
 
+use super::db::postgres::open::Replaced;
 use super::db::{Connection, Error};
+use super::error::Problem;
 use super::place::Access;
 use super::queue::{QueueChanges, QueueCounts};
 use super::steady::Saved;
@@ -63,7 +65,7 @@ where
             Ok(Err(error)) => Done::Undo(refusal(reply, error)),
             Err(_) => Done::Undo(refusal(
                 reply,
-                StoreError::Sql("a bug in adj aborted this transaction".to_owned()),
+                StoreError::Sql("a bug in adj aborted this transaction".into()),
             )),
         }
     }
@@ -74,20 +76,21 @@ where
 }
 
 /// Sends the result of a call to its caller.
-type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+type WriteReply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
 
 enum Done {
     /// Commit. The reply follows the commit.
-    Keep(Reply),
-    /// Roll back. The refusal may rest on an earlier call of the same batch, so this reply also follows the commit.
-    Undo(Reply),
+    Keep(WriteReply),
+    /// Roll back. The refusal may rest on an earlier call of the same batch, so this reply also
+    /// follows the commit.
+    Undo(WriteReply),
 }
 
 /// Creates the reply to a refused call, sent if the state that it saw is committed.
 fn refusal<T: Send + 'static>(
     reply: oneshot::Sender<Result<T, StoreError>>,
     error: StoreError,
-) -> Reply {
+) -> WriteReply {
     Box::new(move |fate| answer(reply, fate.and(Err(error))))
 }
 
@@ -106,7 +109,7 @@ impl Writer {
         let thread = std::thread::Builder::new()
             .name("store".to_owned())
             .spawn(move || serve(&access, connection, &queue, &shared))
-            .map_err(|error| StoreError::Sql(error.to_string()))?;
+            .map_err(|error| StoreError::Sql(Problem::of(error)))?;
         Ok(Self {
             jobs: Mutex::new(Some(jobs)),
             thread: Mutex::new(Some(thread)),
@@ -128,8 +131,8 @@ impl Writer {
         replied.await.map_err(|_| StoreError::Closed)?
     }
 
-    /// Queues a call, after waiting for space in the queue. Not part of [`Self::run`], which is generic and compiled for
-    /// each use.
+    /// Queues a call, after waiting for space in the queue. Not part of [`Self::run`], which is
+    /// generic and compiled for each use.
     async fn enqueue(&self, job: Box<dyn Job>) -> Result<(), StoreError> {
         let jobs = self
             .jobs
@@ -207,14 +210,17 @@ fn serve(
     queue: &mpsc::Receiver<Box<dyn Job>>,
     shared: &AfterCommit,
 ) {
-    // What a new session needs to know of the lost one.
-    let mut replaced = connection.replaced();
-    let mut connection = Some(connection);
-    let mut saved = Saved::default();
+    let mut session = Session {
+        access,
+        shared,
+        replaced: connection.replaced(),
+        connection: Some(connection),
+        saved: Saved::default(),
+    };
     let mut batch = Vec::with_capacity(BATCH_MAX);
     // The number of calls in the last commit.
     let mut last = 0;
-    while let Some(first) = next(queue, connection.as_ref()) {
+    while let Some(first) = next(queue, session.connection.as_ref()) {
         batch.push(first);
         take_waiting(queue, &mut batch);
         // There are many callers. A larger group writes fewer log pages for each of them.
@@ -223,79 +229,126 @@ fn serve(
             take_waiting(queue, &mut batch);
         }
         last = batch.len();
-        let opened = match connection.take() {
-            Some(open) => Ok(open),
-            None => access
-                .writable(replaced.as_ref())
-                .and_then(|reopened| shared.queue.count(&reopened).map(|()| reopened)),
-        };
-        let done = match opened {
-            Ok(open) => commit(connection.insert(open), &mut saved, &mut batch, shared),
+        session.run(&mut batch);
+    }
+}
+
+/// The writer's connection, which is replaced after a failure.
+struct Session<'a> {
+    access: &'a Access,
+    shared: &'a AfterCommit,
+    /// `None`: it has to be opened again.
+    connection: Option<Connection>,
+    /// What a new session needs to know of the lost one.
+    replaced: Option<Replaced>,
+    saved: Saved,
+}
+
+impl Session<'_> {
+    /// Runs a batch, and gives each call its reply.
+    fn run(&mut self, batch: &mut Vec<Box<dyn Job>>) {
+        let done = match self.open() {
+            Ok(open) => {
+                let open = self.connection.insert(open);
+                commit(open, &mut self.saved, batch, self.shared)
+            }
             Err(error) => {
                 // This is logged where the hub stops being the leader.
                 if !matches!(error, StoreError::Closed) {
                     tracing::error!(%error, "the store cannot be reopened");
                 }
-                for job in batch.drain(..) {
-                    job.refuse(match &error {
-                        StoreError::Closed => StoreError::Closed,
-                        StoreError::Full => StoreError::Full,
-                        StoreError::Unreachable(problem) => {
-                            StoreError::Unreachable(problem.clone())
-                        }
-                        error => StoreError::Unreachable(error.to_string()),
-                    });
-                }
+                refuse_unopened(batch, error);
                 Committed::Broken
             }
         };
-        replaced = connection
+        self.replaced = self
+            .connection
             .as_ref()
             .and_then(Connection::replaced)
-            .or(replaced);
+            .or(self.replaced.take());
         if !matches!(done, Committed::Healthy) {
-            saved.forget();
+            self.saved.forget();
             // After a failed commit, the connection's state is unknown.
-            connection = None;
+            self.connection = None;
         }
         if let Committed::Undecided(outcome, problem) = done {
-            // The server may have committed before the connection was lost. A new session knows.
-            match access.writable(replaced.as_ref()) {
-                Ok(reopened) => {
-                    let is_committed = reopened.last_transaction()
-                        == replaced.as_ref().map(|lost| lost.transaction);
-                    tracing::warn!(
-                        problem,
-                        is_committed,
-                        "the connection was lost during a commit"
-                    );
-                    if is_committed {
-                        reopened.note_confirmed();
-                    }
-                    outcome.publish(
-                        if is_committed {
-                            Ok(())
-                        } else {
-                            Err(Error::Lost(problem))
-                        },
-                        shared,
-                    );
-                    connection = Some(reopened);
-                }
-                Err(error) => {
-                    tracing::error!(%error, "the store cannot be reopened");
-                    // If another hub has taken over, it knows whether the calls were committed when they are repeated with their keys.
-                    let is_closed = matches!(error, StoreError::Closed);
-                    outcome.fail(|| {
-                        if is_closed {
-                            StoreError::Closed
-                        } else {
-                            StoreError::Unknown(problem.clone())
-                        }
-                    });
-                }
+            self.settle(outcome, problem);
+        }
+    }
+
+    /// Takes the open connection, or opens another.
+    fn open(&mut self) -> Result<Connection, StoreError> {
+        match self.connection.take() {
+            Some(open) => Ok(open),
+            None => {
+                let reopened = self.access.writable(self.replaced.as_ref())?;
+                // A commit with an unknown outcome may have left the counts in memory wrong.
+                self.shared.queue.count(&reopened)?;
+                Ok(reopened)
             }
         }
+    }
+
+    /// Finds out the outcome of a commit during which the connection was lost: the server may have
+    /// committed before, and a new session knows.
+    fn settle(&mut self, outcome: BatchOutcome, problem: String) {
+        match self.access.writable(self.replaced.as_ref()) {
+            Ok(reopened) => {
+                // The new session has the session lock, so the old one has ended, and no commit of
+                // it can follow.
+                let is_committed = reopened.last_transaction()
+                    == self.replaced.as_ref().map(|lost| lost.transaction);
+                tracing::warn!(
+                    problem,
+                    is_committed,
+                    "the connection was lost during a commit"
+                );
+                if is_committed {
+                    reopened.note_confirmed();
+                }
+                outcome.publish(
+                    if is_committed {
+                        Ok(())
+                    } else {
+                        Err(Error::Lost(problem))
+                    },
+                    self.shared,
+                );
+                self.connection = Some(reopened);
+            }
+            Err(error) => {
+                tracing::error!(%error, "the store cannot be reopened");
+                // If another hub has taken over, it knows whether the calls were committed when
+                // they are repeated with their keys.
+                let is_closed = matches!(error, StoreError::Closed);
+                outcome.fail(|| {
+                    if is_closed {
+                        StoreError::Closed
+                    } else {
+                        StoreError::Unknown(problem.as_str().into())
+                    }
+                });
+            }
+        }
+    }
+}
+
+/// Refuses the calls of a batch because the store cannot be opened.
+fn refuse_unopened(batch: &mut Vec<Box<dyn Job>>, error: StoreError) {
+    let (is_closed, is_full) = (
+        matches!(error, StoreError::Closed),
+        matches!(error, StoreError::Full),
+    );
+    let problem = match error {
+        StoreError::Unreachable(problem) => problem,
+        error => Problem::of(error),
+    };
+    for job in batch.drain(..) {
+        job.refuse(match (is_closed, is_full) {
+            (true, _) => StoreError::Closed,
+            (_, true) => StoreError::Full,
+            _ => StoreError::Unreachable(problem.clone()),
+        });
     }
 }
 
@@ -332,7 +385,7 @@ enum Committed {
     /// Everyone has a reply. The connection cannot be used further.
     Broken,
     /// The connection was lost during the commit. Nobody has a reply.
-    Undecided(Outcome, String),
+    Undecided(BatchOutcome, String),
 }
 
 impl Committed {
@@ -346,15 +399,16 @@ impl Committed {
 }
 
 /// What a batch does once it is known whether it was committed.
-struct Outcome {
-    replies: Vec<Reply>,
+#[derive(Default)]
+struct BatchOutcome {
+    replies: Vec<WriteReply>,
     topics: HashSet<Topic>,
     settled: Vec<Arc<Request>>,
     due: Option<SteadyTime>,
     queue: QueueChanges,
 }
 
-impl Outcome {
+impl BatchOutcome {
     /// Replies to everyone, after notifying subscribers of a commit.
     fn publish(self, committed: Result<(), Error>, shared: &AfterCommit) {
         let (
@@ -368,6 +422,8 @@ impl Outcome {
             AfterCommit { wake_ups, queue },
         ) = (self, shared);
         if committed.is_ok() {
+            // Before the wake-ups: the scheduler looks at these counts first, and makes no
+            // transaction if no run is queued.
             queue.apply(changes);
             settled
                 .iter()
@@ -398,135 +454,192 @@ fn commit(
     shared: &AfterCommit,
 ) -> Committed {
     if let Err(error) = connection.begin_write() {
-        let full = error == Error::Full;
         tracing::error!(%error, "a transaction cannot be opened");
         for job in batch.drain(..) {
             job.refuse(error_of(&error));
         }
-        return Committed::of(full);
+        return Committed::of(matches!(error, Error::Full));
     }
     super::webhooks::announce_wanted(connection);
     if let Err(error) = saved.advance(connection) {
         // Until it can be stored, the clock is kept in memory.
         tracing::error!(%error, "the clock cannot be stored");
     }
-    let changes_before = connection.total_changes();
-    let mut replies: Vec<Reply> = Vec::with_capacity(batch.len());
-    let mut topics: HashSet<Topic> = HashSet::new();
-    let mut settled: Vec<Arc<Request>> = Vec::new();
-    let mut due: Option<SteadyTime> = None;
-    let mut queue = QueueChanges::default();
-    let mut broken: Option<Error> = None;
-    // A call that is alone in the transaction is rolled back with it.
-    let alone = batch.len() == 1;
+    let mut transaction = Transaction {
+        connection,
+        changes_before: connection.total_changes(),
+        is_alone: batch.len() == 1,
+        outcome: BatchOutcome {
+            replies: Vec::with_capacity(batch.len()),
+            ..BatchOutcome::default()
+        },
+        state: TransactionState::Open,
+    };
     for job in batch.drain(..) {
-        if let Some(error) = &broken {
-            job.refuse(error_of(error));
-            continue;
+        transaction.run(job);
+    }
+    transaction.end(saved, shared)
+}
+
+/// A transaction in which the calls of a batch run.
+struct Transaction<'c> {
+    connection: &'c Connection,
+    /// How many rows the connection had changed before the calls.
+    changes_before: u64,
+    /// A call that is alone in the transaction is rolled back with it.
+    is_alone: bool,
+    outcome: BatchOutcome,
+    state: TransactionState,
+}
+
+enum TransactionState {
+    /// What the calls have written can be committed.
+    Open,
+    /// Its only call has refused.
+    Refused,
+    /// Nothing can be committed.
+    Broken(Error),
+}
+
+impl Transaction<'_> {
+    fn run(&mut self, job: Box<dyn Job>) {
+        if let TransactionState::Broken(error) = &self.state {
+            return job.refuse(error_of(error));
         }
-        let mut tx = Tx::new(connection, clock::moment(), alone);
+        let mut tx = Tx::new(self.connection, clock::moment(), self.is_alone);
         if job.may_refuse_late()
             && let Err(error) = tx.savepoint()
         {
             job.refuse(error_of(&error));
-            broken = Some(error);
-            continue;
+            self.state = TransactionState::Broken(error);
+            return;
         }
-        let changes = connection.total_changes();
-        let done = job.run(&mut tx);
-        let has_savepoint = tx.has_savepoint();
-        match done {
-            // The server may have ended the session since the call's last statement.
-            Done::Keep(reply) if connection.is_lost() => {
-                replies.push(reply);
-                broken = Some(lost_connection());
-            }
-            // The call has ignored an error, after which the engine keeps nothing of the transaction.
-            Done::Keep(reply) if connection.failure().is_some() => {
-                replies.push(reply);
-                broken = Some(late_refusal());
-            }
+        let changes = self.connection.total_changes();
+        self.state = match job.run(&mut tx) {
             Done::Keep(reply) => {
-                let notifications = tx.into_notifications();
-                topics.extend(notifications.topics);
-                settled.extend(notifications.settled);
-                due = [due, notifications.due].into_iter().flatten().min();
-                queue.extend(notifications.queue);
-                replies.push(reply);
-                broken = if has_savepoint {
-                    connection.release_savepoint().err()
-                } else {
-                    None
-                };
+                self.outcome.replies.push(reply);
+                self.keep(tx)
             }
             Done::Undo(reply) => {
-                replies.push(reply);
-                broken = match connection.is_in_transaction() {
-                    _ if connection.is_lost() => Some(lost_connection()),
-                    // If the disk is full, SQLite rolls back the whole transaction by itself.
-                    false => Some(Error::Full),
-                    true if has_savepoint => connection.roll_back_to_savepoint().err(),
-                    true if connection.total_changes() == changes
-                        && connection.failure().is_none() =>
-                    {
-                        None
-                    }
-                    true if alone => return Committed::of(undo(connection, replies)),
-                    true => Some(connection.failure().unwrap_or_else(late_refusal)),
-                };
+                self.outcome.replies.push(reply);
+                let has_written = self.connection.total_changes() != changes;
+                self.undo(tx.has_savepoint(), has_written)
+            }
+        };
+    }
+
+    /// Keeps what a call has written.
+    fn keep(&mut self, tx: Tx<'_>) -> TransactionState {
+        // The server may have ended the session since the call's last statement.
+        if self.connection.is_lost() {
+            return TransactionState::Broken(lost_connection());
+        }
+        // The call has ignored an error, after which the engine keeps nothing of the transaction.
+        if self.connection.failure().is_some() {
+            return TransactionState::Broken(late_refusal());
+        }
+        let has_savepoint = tx.has_savepoint();
+        let notifications = tx.into_notifications();
+        let outcome = &mut self.outcome;
+        outcome.topics.extend(notifications.topics);
+        outcome.settled.extend(notifications.settled);
+        outcome.due = [outcome.due, notifications.due].into_iter().flatten().min();
+        outcome.queue.extend(notifications.queue);
+        if has_savepoint {
+            TransactionState::of(self.connection.release_savepoint())
+        } else {
+            TransactionState::Open
+        }
+    }
+
+    /// Undoes what a call that has refused has written.
+    fn undo(&self, has_savepoint: bool, has_written: bool) -> TransactionState {
+        let connection = self.connection;
+        if connection.is_lost() {
+            return TransactionState::Broken(lost_connection());
+        }
+        // If the disk is full, SQLite rolls back the whole transaction by itself.
+        if !connection.is_in_transaction() {
+            return TransactionState::Broken(Error::Full);
+        }
+        if has_savepoint {
+            return TransactionState::of(connection.roll_back_to_savepoint());
+        }
+        if !has_written && connection.failure().is_none() {
+            return TransactionState::Open;
+        }
+        if self.is_alone {
+            return TransactionState::Refused;
+        }
+        TransactionState::Broken(connection.failure().unwrap_or_else(late_refusal))
+    }
+
+    /// Commits what the calls have written, and replies to them.
+    fn end(self, saved: &mut Saved, shared: &AfterCommit) -> Committed {
+        let Self {
+            connection,
+            changes_before,
+            outcome,
+            state,
+            ..
+        } = self;
+        match state {
+            TransactionState::Open => {}
+            TransactionState::Refused => {
+                return Committed::of(undo(connection, outcome.replies));
+            }
+            TransactionState::Broken(error) => {
+                tracing::error!(%error, "transaction aborted");
+                outcome.fail(|| error_of(&error));
+                return Committed::of(roll_back(connection) && matches!(error, Error::Full));
+            }
+        }
+        failpoint!("store.before_commit");
+        let committed = if failpoint::is_disk_full() {
+            Err(Error::Full)
+        } else {
+            connection.commit()
+        };
+        match committed {
+            Ok(()) => {
+                failpoint!("store.after_commit");
+                outcome.publish(Ok(()), shared);
+                Committed::Healthy
+            }
+            Err(Error::Lost(problem)) => Committed::Undecided(outcome, problem),
+            Err(error) if connection.has_rolled_back(&error) => {
+                tracing::error!(%error, "not committed");
+                // If the disk is full, calls that only read, such as repeated ones, lose nothing:
+                // what could not be written is the clock.
+                let has_read_only =
+                    matches!(error, Error::Full) && connection.total_changes() == changes_before;
+                let is_healthy = roll_back(connection);
+                saved.forget();
+                outcome.publish(if has_read_only { Ok(()) } else { Err(error) }, shared);
+                Committed::of(is_healthy)
+            }
+            Err(error) => {
+                tracing::error!(%error, "commit failed");
+                outcome.fail(|| StoreError::Unknown(Problem::of(error.clone())));
+                Committed::Broken
             }
         }
     }
-    if let Some(error) = broken {
-        tracing::error!(%error, "transaction aborted");
-        for reply in replies {
-            reply(Err(error_of(&error)));
-        }
-        return Committed::of(roll_back(connection) && error == Error::Full);
-    }
-    failpoint!("store.before_commit");
-    let committed = if failpoint::is_disk_full() {
-        Err(Error::Full)
-    } else {
-        connection.commit()
-    };
-    let outcome = Outcome {
-        replies,
-        topics,
-        settled,
-        due,
-        queue,
-    };
-    match committed {
-        Ok(()) => {
-            failpoint!("store.after_commit");
-            outcome.publish(Ok(()), shared);
-            Committed::Healthy
-        }
-        Err(Error::Lost(problem)) => Committed::Undecided(outcome, problem),
-        Err(error) if connection.has_rolled_back(&error) => {
-            tracing::error!(%error, "not committed");
-            // If the disk is full, calls that only read, such as repeated ones, lose nothing: what could not be written is the clock.
-            let has_read_only =
-                error == Error::Full && connection.total_changes() == changes_before;
-            let is_healthy = roll_back(connection);
-            saved.forget();
-            outcome.publish(if has_read_only { Ok(()) } else { Err(error) }, shared);
-            Committed::of(is_healthy)
-        }
-        Err(error) => {
-            tracing::error!(%error, "commit failed");
-            outcome.fail(|| StoreError::Unknown(error.to_string()));
-            Committed::Broken
-        }
+}
+
+impl TransactionState {
+    fn of(done: Result<(), Error>) -> Self {
+        done.map_or_else(Self::Broken, |()| Self::Open)
     }
 }
 
 fn error_of(error: &Error) -> StoreError {
     match error {
         Error::Full => StoreError::Full,
-        Error::Lost(problem) => StoreError::Lost(problem.clone()),
-        error => StoreError::Sql(error.to_string()),
+        error @ Error::Lost(problem) => {
+            StoreError::Lost(Problem::new(problem.as_str(), error.clone()))
+        }
+        error => StoreError::Sql(Problem::of(error.clone())),
     }
 }
 
@@ -542,14 +655,14 @@ fn late_refusal() -> Error {
 }
 
 /// Rolls back the transaction of one call and replies. Returns whether the rollback worked.
-fn undo(connection: &Connection, replies: Vec<Reply>) -> bool {
+fn undo(connection: &Connection, replies: Vec<WriteReply>) -> bool {
     let undone = roll_back(connection);
     for reply in replies {
         reply(if undone {
             Ok(())
         } else {
             Err(StoreError::Unknown(
-                "a refused call could not be undone".to_owned(),
+                "a refused call could not be undone".into(),
             ))
         });
     }
@@ -635,11 +748,7 @@ mod tests {
         let mut found = connection
             .prepare_cached("SELECT id FROM a ORDER BY id")
             .expect("a statement");
-        found
-            .query_map([], |row| row.get(0))
-            .expect("rows")
-            .collect::<Result<_, _>>()
-            .expect("numbers")
+        found.read_rows([]).expect("numbers")
     }
 
     #[test]
@@ -670,7 +779,8 @@ mod tests {
             assert!(matches!(reply.try_recv(), Ok(Err(StoreError::Denied(_)))));
         }
         assert!(numbers(&connection).is_empty());
-        // Among others: with a savepoint, with a savepoint that it requested, and refused before it wrote.
+        // Among others: with a savepoint, with a savepoint that it requested, and refused before it
+        // wrote.
         let (first, mut first_reply) = checked(insert(4));
         let (late, mut late_reply) = call(insert_and_refuse(5));
         let (own, mut own_reply) = checked(|tx| {

@@ -13,7 +13,8 @@ pub(super) enum Field {
     ToolInput,
     /// Part of the input that was read from a cache (OpenAI, Gemini).
     CachedWithin,
-    /// Read from a cache: in addition to the input (Anthropic), or contained in the prompt (LiteLLM).
+    /// Read from a cache: in addition to the input (Anthropic), or contained in the prompt
+    /// (LiteLLM).
     CacheRead,
     /// Written to a cache: likewise.
     CacheWrite,

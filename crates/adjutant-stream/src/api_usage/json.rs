@@ -1,12 +1,13 @@
-//! Follows one JSON document as its bytes arrive, and keeps only token counts and the name of the model. Memory does not
-//! depend on the document's size or depth.
+//! Follows one JSON document as its bytes arrive, and keeps only token counts and the name of the
+//! model. Memory does not depend on the document's size or depth.
 
 use super::counts::{Counts, Field};
 use memchr::memchr2;
 
 /// Longest key, number or name that is kept, in bytes. Longer ones are ignored.
 const TEXT_BYTES_MAX: usize = 128;
-/// Maximum depth of a followed path: a list, an object, its message, its usage, the details of the usage.
+/// Maximum depth of a followed path: a list, an object, its message, its usage, the details of the
+/// usage.
 const OPEN_MAX: usize = 6;
 
 /// A container on a path that can lead to counts.
@@ -47,8 +48,8 @@ enum Meaning {
     Background,
 }
 
-/// The types of the events that end a stream: Anthropic's, and OpenAI's Responses. OpenAI's Chat Completions end with
-/// `[DONE]`.
+/// The types of the events that end a stream: Anthropic's, and OpenAI's Responses. OpenAI's Chat
+/// Completions end with `[DONE]`.
 const LAST_KINDS: [&[u8]; 4] = [
     b"message_stop",
     b"response.completed",
@@ -483,7 +484,8 @@ impl JsonScanner {
         }
     }
 
-    /// Returns the meaning of the key of a request that was read. Some servers ignore the case of keys.
+    /// Returns the meaning of the key of a request that was read. Some servers ignore the case of
+    /// keys.
     fn meaning_in_request(&mut self) -> Meaning {
         let is = |text: &[u8], key: &[u8]| text.eq_ignore_ascii_case(key);
         if self.is_escaped_text {

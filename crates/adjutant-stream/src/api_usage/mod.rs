@@ -1,6 +1,7 @@
-//! Finds the token counts in responses of models' APIs as they stream: Anthropic Messages, OpenAI Chat Completions and
-//! Responses, Gemini generateContent, as server-sent events or as one JSON document. The same rules serve all of them.
-//! Memory is bounded for any response, and no text of it is kept.
+//! Finds the token counts in responses of models' APIs as they stream: Anthropic Messages, OpenAI
+//! Chat Completions and Responses, Gemini generateContent, as server-sent events or as one JSON
+//! document. The same rules serve all of them. Memory is bounded for any response, and no text of
+//! it is kept.
 
 mod counts;
 mod json;
@@ -23,8 +24,9 @@ pub struct Tokens {
     pub output: u64,
 }
 
-/// Counts as the vendors' APIs state them. Those of a response never decrease while it streams. Its [`Tokens`] can decrease,
-/// because tokens read from a cache may be stated after the input that contains them.
+/// Counts as the vendors' APIs state them. Those of a response never decrease while it streams. Its
+/// [`Tokens`] can decrease, because tokens read from a cache may be stated after the input that
+/// contains them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Stated {
     pub input: u64,
@@ -204,8 +206,9 @@ impl UsageScanner {
         self.stated().tokens()
     }
 
-    /// Returns how much is known. `is_whole`: the response has ended as its length or last chunk says. Some servers state
-    /// counts with every piece of a stream, so one that was cut has stated only those so far.
+    /// Returns how much is known. `is_whole`: the response has ended as its length or last chunk
+    /// says. Some servers state counts with every piece of a stream, so one that was cut has stated
+    /// only those so far.
     #[must_use]
     pub fn known(&self, is_whole: bool) -> Known {
         let json = &self.json;
@@ -232,7 +235,8 @@ impl UsageScanner {
     }
 }
 
-/// Finds the model that a request names, and whether it asks for a response in the background, as the request is read.
+/// Finds the model that a request names, and whether it asks for a response in the background, as
+/// the request is read.
 #[derive(Debug)]
 pub struct RequestScanner(JsonScanner);
 
@@ -257,7 +261,8 @@ impl RequestScanner {
             .filter(|_| !self.0.request.is_ambiguous)
     }
 
-    /// Returns whether the request asks for a response in the background, or a server could read it so.
+    /// Returns whether the request asks for a response in the background, or a server could read it
+    /// so.
     #[must_use]
     pub fn may_be_background(&self) -> bool {
         self.0.request.is_background || self.0.request.has_escaped_key || self.0.is_malformed()

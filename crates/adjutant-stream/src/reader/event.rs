@@ -1,11 +1,12 @@
 //! Applies each event of the stream to the log, the updates and the summary.
 
-use super::line::{ERROR_BYTES_MAX, is_session_id, shorten, write_note};
+use super::line::{ERROR_BYTES_MAX, TOOL_BYTES_MAX, is_session_id, write_note};
 use super::{Part, Reader, StreamUpdate};
-use crate::cut;
 use crate::format::End;
 use crate::rules::{StreamEvent, Usage};
+use adjutant_core::shorten;
 use adjutant_core::subagent::Subagent;
+use std::borrow::Cow;
 
 /// Sessions that one attempt may report. A CLI starts another one only if the first is lost.
 pub(super) const SESSIONS_MAX: u32 = 8;
@@ -26,29 +27,9 @@ impl Reader {
             }
             StreamEvent::Subagent { subagent, begins } => self.subagents.merge(subagent, begins),
             event if self.speaker.is_some() => self.apply_for_subagent(event, part),
-            StreamEvent::Session(id) if id == self.session => {}
-            // The id becomes an argument of the next attempt, so an invalid one is ignored.
-            StreamEvent::Session(id) if !is_session_id(&id) || self.sessions == SESSIONS_MAX => {
-                tracing::warn!(id = %id.chars().take(80).collect::<String>().escape_debug(), "ignored an invalid or surplus session id");
-            }
-            StreamEvent::Session(id) => {
-                self.sessions += 1;
-                self.session = id.into_owned();
-                updates.push(StreamUpdate::Session(self.session.clone()));
-            }
-            StreamEvent::Text(text) | StreamEvent::Delta { text, .. }
-                if self.stream.is_retry_note(&text) =>
-            {
-                self.retry(text.trim(), None, part, updates)
-            }
-            StreamEvent::Text(text) | StreamEvent::Delta { text, .. }
-                if self.message.is_empty() && self.stream.is_remark(&text) =>
-            {
-                self.report_progress(part, updates);
-                self.end_message(part);
-                write_note(part, &mut self.within_line, text.trim());
-                self.remark = self.tail(text.trim()).to_owned();
-            }
+            StreamEvent::Session(id) => self.apply_session(id, updates),
+            StreamEvent::Text(text) => self.apply_text(&text, part, updates),
+            StreamEvent::Delta { of, text } => self.apply_chunk(of, &text, part, updates),
             StreamEvent::Retry { error, cause } => self.retry(&error, cause, part, updates),
             StreamEvent::Call {
                 id,
@@ -56,99 +37,35 @@ impl Reader {
                 input,
                 state,
             } => {
-                (self.summary.has_acted, self.summary.has_answered) = (true, false);
+                self.count_action();
                 if let Some(call) = self.calls.update(&id, &name, &input, state) {
-                    self.report_progress(part, updates);
-                    self.end_message(part);
-                    write_note(
-                        part,
-                        &mut self.within_line,
-                        &format!("→ {}", shorten(&call)),
-                    );
+                    self.log_progress(&format!("→ {}", short(&call)), part, updates);
                 }
-            }
-            StreamEvent::Step(step) if *step == *self.step => {}
-            StreamEvent::Step(step) => {
-                self.report_progress(part, updates);
-                self.end_message(part);
-                write_note(
-                    part,
-                    &mut self.within_line,
-                    &format!("· {}", shorten(step.lines().next().unwrap_or_default())),
-                );
-                self.step = step.into_owned();
-            }
-            StreamEvent::Cost(cost) => {
-                self.cost_usd = Some(cost);
-                self.has_new_usage = true;
-            }
-            StreamEvent::Text(text) => {
-                self.report_progress(part, updates);
-                self.flush_calls(part);
-                self.report_model_text(&text, updates);
-                self.end_message(part);
-                self.append_text(&text, part);
-                self.end_message(part);
-            }
-            StreamEvent::Delta { of, text } => {
-                self.report_progress(part, updates);
-                self.flush_calls(part);
-                self.report_model_text(&text, updates);
-                if of.as_deref() != self.message_of.as_deref() {
-                    self.end_message(part);
-                    self.message_of = of.map(std::borrow::Cow::into_owned);
-                }
-                self.append_text(&text, part);
             }
             StreamEvent::Tool { name, input } => {
-                (self.summary.has_acted, self.summary.has_answered) = (true, false);
-                self.report_progress(part, updates);
-                self.end_message(part);
-                write_note(
-                    part,
-                    &mut self.within_line,
-                    &format!("→ {name} {}", shorten(&input)),
-                );
+                self.count_action();
+                self.log_progress(&format!("→ {name} {}", short(&input)), part, updates);
             }
             StreamEvent::Output(output) => {
-                self.report_progress(part, updates);
-                self.end_message(part);
-                write_note(
-                    part,
-                    &mut self.within_line,
-                    &format!("← {}", shorten(output.trim_end()).replace('\n', "\n  ")),
-                );
+                let output = short(output.trim_end()).replace('\n', "\n  ");
+                self.log_progress(&format!("← {output}"), part, updates);
             }
+            StreamEvent::Step(step) => self.apply_step(step, part, updates),
             StreamEvent::Error(error) => {
-                self.end_message(part);
-                write_note(
-                    part,
-                    &mut self.within_line,
-                    &format!("! {}", shorten(&error)),
-                );
-                self.summary.error = cut::head(&error, ERROR_BYTES_MAX).to_owned();
+                self.log(&format!("! {}", short(&error)), part);
+                self.summary.error = shorten::head(&error, ERROR_BYTES_MAX).to_owned();
             }
             StreamEvent::Result(result) => self.summary.result = self.tail(&result).to_owned(),
             StreamEvent::LimitReset(seconds) => {
                 self.summary.limit_reset_at_s = self.summary.limit_reset_at_s.max(Some(seconds))
             }
-            StreamEvent::Usage(usage) => {
-                let before = self.summary.usage.filter(|_| usage.add).unwrap_or_default();
+            StreamEvent::Cost(cost) => {
+                self.cost_usd = Some(cost);
                 self.has_new_usage = true;
-                self.summary.usage = Some(Usage {
-                    input_tokens: before.input_tokens.saturating_add(usage.input_tokens),
-                    cached_tokens: before.cached_tokens.saturating_add(usage.cached_tokens),
-                    output_tokens: before.output_tokens.saturating_add(usage.output_tokens),
-                    cost_usd: match (
-                        before.cost_usd.filter(|_| !usage.cost_is_total),
-                        usage.cost_usd,
-                    ) {
-                        (Some(before), Some(cost)) => Some(before + cost),
-                        (before, cost) => cost.or(before),
-                    },
-                    add: usage.add,
-                    cost_is_total: usage.cost_is_total,
-                });
+            }
+            StreamEvent::Usage(usage) => {
+                self.has_new_usage = true;
+                self.summary.usage = Some(total(self.summary.usage, usage));
             }
             StreamEvent::End(end) => {
                 // Some CLIs report each failed try as an end, and continue.
@@ -162,7 +79,122 @@ impl Reader {
         false
     }
 
-    /// Applies an event of one of the CLI's own sub-agents: it is logged and does not count as the run's.
+    fn apply_session(&mut self, id: Cow<'_, str>, updates: &mut Vec<StreamUpdate>) {
+        if id == self.session {
+            return;
+        }
+        // The id becomes an argument of the next attempt, so an invalid one is ignored.
+        if !is_session_id(&id) || self.sessions == SESSIONS_MAX {
+            tracing::warn!(id = %shorten::to_chars(&id, 80).escape_debug(), "ignored an invalid or surplus session id");
+            return;
+        }
+        self.sessions += 1;
+        self.session = id.into_owned();
+        updates.push(StreamUpdate::Session(self.session.clone()));
+    }
+
+    /// Applies a whole message.
+    fn apply_text(
+        &mut self,
+        text: &str,
+        part: &mut dyn FnMut(Part<'_>),
+        updates: &mut Vec<StreamUpdate>,
+    ) {
+        if self.apply_words_of_cli(text, part, updates) {
+            return;
+        }
+        self.begin_text(text, part, updates);
+        self.end_message(part);
+        self.append_text(text, part);
+        self.end_message(part);
+    }
+
+    /// Applies a chunk of a message. `of`: the message's id.
+    fn apply_chunk(
+        &mut self,
+        of: Option<Cow<'_, str>>,
+        text: &str,
+        part: &mut dyn FnMut(Part<'_>),
+        updates: &mut Vec<StreamUpdate>,
+    ) {
+        if self.apply_words_of_cli(text, part, updates) {
+            return;
+        }
+        self.begin_text(text, part, updates);
+        if of.as_deref() != self.message_of.as_deref() {
+            self.end_message(part);
+            self.message_of = of.map(Cow::into_owned);
+        }
+        self.append_text(text, part);
+    }
+
+    /// Applies a text that the CLI itself has written between the model's messages: about a failed
+    /// call, or a remark. Returns `false` for any other text.
+    fn apply_words_of_cli(
+        &mut self,
+        text: &str,
+        part: &mut dyn FnMut(Part<'_>),
+        updates: &mut Vec<StreamUpdate>,
+    ) -> bool {
+        if self.stream.is_retry_note(text) {
+            self.retry(text.trim(), None, part, updates);
+        } else if self.message.is_empty() && self.stream.is_remark(text) {
+            self.log_progress(text.trim(), part, updates);
+            self.remark = self.tail(text.trim()).to_owned();
+        } else {
+            return false;
+        }
+        true
+    }
+
+    /// Reports that the model writes, and writes the lines of calls that come before its text.
+    fn begin_text(
+        &mut self,
+        text: &str,
+        part: &mut dyn FnMut(Part<'_>),
+        updates: &mut Vec<StreamUpdate>,
+    ) {
+        self.report_progress(part, updates);
+        self.flush_calls(part);
+        self.report_model_text(text, updates);
+    }
+
+    fn apply_step(
+        &mut self,
+        step: Cow<'_, str>,
+        part: &mut dyn FnMut(Part<'_>),
+        updates: &mut Vec<StreamUpdate>,
+    ) {
+        if *step == *self.step {
+            return;
+        }
+        let first_line = step.lines().next().unwrap_or_default();
+        self.log_progress(&format!("· {}", short(first_line)), part, updates);
+        self.step = step.into_owned();
+    }
+
+    fn count_action(&mut self) {
+        (self.summary.has_acted, self.summary.has_answered) = (true, false);
+    }
+
+    /// Writes a note about something that shows progress after failed calls.
+    fn log_progress(
+        &mut self,
+        note: &str,
+        part: &mut dyn FnMut(Part<'_>),
+        updates: &mut Vec<StreamUpdate>,
+    ) {
+        self.report_progress(part, updates);
+        self.log(note, part);
+    }
+
+    fn log(&mut self, note: &str, part: &mut dyn FnMut(Part<'_>)) {
+        self.end_message(part);
+        write_note(part, &mut self.within_line, note);
+    }
+
+    /// Applies an event of one of the CLI's own sub-agents: it is logged and does not count as the
+    /// run's.
     pub(super) fn apply_for_subagent(
         &mut self,
         event: StreamEvent<'_>,
@@ -172,10 +204,12 @@ impl Reader {
         let text = match event {
             StreamEvent::Text(text) | StreamEvent::Result(text) => text.into_owned(),
             StreamEvent::Tool { name, input } | StreamEvent::Call { name, input, .. } => {
-                format!("→ {name} {}", shorten(&input))
+                format!("→ {name} {}", short(&input))
             }
-            StreamEvent::Output(output) => format!("← {}", shorten(output.trim_end())),
-            StreamEvent::Error(error) => format!("! {}", shorten(&error)),
+            StreamEvent::Output(output) => {
+                format!("← {}", short(output.trim_end()))
+            }
+            StreamEvent::Error(error) => format!("! {}", short(&error)),
             StreamEvent::Usage(usage) => {
                 let tokens = Some(usage.input_tokens.saturating_add(usage.output_tokens));
                 return self.subagents.merge(
@@ -203,27 +237,79 @@ impl Reader {
                 return;
             }
         };
-        self.end_message(part);
         let known = self.subagents.find(&id);
         let name = known
             .and_then(|known| known.about.as_deref().or(known.kind.as_deref()))
             .unwrap_or("a sub-agent");
-        write_note(
-            part,
-            &mut self.within_line,
-            &format!("[{name}] {}", text.trim_end().replace('\n', "\n  ")),
-        );
+        let note = format!("[{name}] {}", text.trim_end().replace('\n', "\n  "));
+        self.log(&note, part);
     }
 
     /// Writes the lines of calls that have none yet.
     pub(super) fn flush_calls(&mut self, part: &mut dyn FnMut(Part<'_>)) {
         for call in self.calls.flush() {
-            self.end_message(part);
-            write_note(
-                part,
-                &mut self.within_line,
-                &format!("→ {}", shorten(&call)),
-            );
+            self.log(&format!("→ {}", short(&call)), part);
         }
+    }
+}
+
+/// Shortens the input or output of a tool for the log.
+fn short(text: &str) -> Cow<'_, str> {
+    shorten::to_bytes(text, TOOL_BYTES_MAX)
+}
+
+/// Adds usage to what was used before, or replaces it: a CLI states its usage either for each call
+/// or in total. A total cost replaces the one before even if tokens are added.
+fn total(before: Option<Usage>, usage: Usage) -> Usage {
+    let before = before.filter(|_| usage.add).unwrap_or_default();
+    let cost_before = before.cost_usd.filter(|_| !usage.cost_is_total);
+    Usage {
+        input_tokens: before.input_tokens.saturating_add(usage.input_tokens),
+        cached_tokens: before.cached_tokens.saturating_add(usage.cached_tokens),
+        output_tokens: before.output_tokens.saturating_add(usage.output_tokens),
+        cost_usd: match (cost_before, usage.cost_usd) {
+            (Some(before), Some(cost)) => Some(before + cost),
+            (before, cost) => cost.or(before),
+        },
+        add: usage.add,
+        cost_is_total: usage.cost_is_total,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn used(input_tokens: u64, cost_usd: Option<f64>, add: bool, cost_is_total: bool) -> Usage {
+        Usage {
+            input_tokens,
+            cost_usd,
+            add,
+            cost_is_total,
+            ..Usage::default()
+        }
+    }
+
+    #[test]
+    fn usage_is_added_or_replaced_as_the_cli_states_it() {
+        let before = Some(used(100, Some(1.0), true, false));
+        let sum = |usage: Usage| {
+            let total = total(before, usage);
+            (total.input_tokens, total.cost_usd)
+        };
+        assert_eq!(sum(used(5, Some(0.5), true, false)), (105, Some(1.5)));
+        // A call without a cost keeps that of the calls before.
+        assert_eq!(sum(used(5, None, true, false)), (105, Some(1.0)));
+        assert_eq!(sum(used(5, Some(0.5), true, true)), (105, Some(0.5)));
+        assert_eq!(sum(used(5, Some(0.5), false, false)), (5, Some(0.5)));
+        assert_eq!(sum(used(5, None, false, false)), (5, None));
+        assert_eq!(total(None, used(7, None, true, false)).input_tokens, 7);
+    }
+
+    #[test]
+    fn usage_never_overflows() {
+        let before = Some(used(u64::MAX, None, true, false));
+        let total = total(before, used(1, None, true, false));
+        assert_eq!(total.input_tokens, u64::MAX);
     }
 }

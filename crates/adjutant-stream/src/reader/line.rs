@@ -1,7 +1,6 @@
 //! Helpers for lines of the stream and of the log.
 
 use super::Part;
-use crate::cut;
 
 /// Longest error message that is kept, in bytes.
 pub(super) const ERROR_BYTES_MAX: usize = 4 * 1024;
@@ -17,14 +16,6 @@ pub(super) fn write_note(part: &mut dyn FnMut(Part<'_>), within_line: &mut bool,
     *within_line = false;
 }
 
-pub(super) fn shorten(text: &str) -> std::borrow::Cow<'_, str> {
-    if text.len() <= TOOL_BYTES_MAX {
-        text.into()
-    } else {
-        format!("{} …", cut::head(text, TOOL_BYTES_MAX)).into()
-    }
-}
-
 /// Removes digits, such as counts and times, so that errors of the same kind compare equal.
 pub(super) fn without_digits(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_digit()).collect()
@@ -35,7 +26,8 @@ pub(super) fn is_reply_to(line: &str, id: u64) -> bool {
         .is_ok_and(|line| line["id"].as_u64() == Some(id) && line.get("method").is_none())
 }
 
-/// Returns whether a text can be a vendor's session id. A valid id cannot be taken for an option or a path.
+/// Returns whether a text can be a vendor's session id. A valid id cannot be taken for an option or
+/// a path.
 pub(super) fn is_session_id(text: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
     text.len() <= SESSION_ID_BYTES_MAX

@@ -1,8 +1,7 @@
 //! The agent's messages, assembled from chunks, and its last answer.
 
 use super::{Part, Reader, StreamUpdate};
-use crate::cut;
-use adjutant_core::result;
+use adjutant_core::{result, shorten};
 
 impl Reader {
     /// Reports text of the model once between two lines for the dialogue.
@@ -54,11 +53,11 @@ impl Reader {
         if messages.len() > result::MESSAGES_MAX {
             messages.pop_front();
         }
-        messages.push_back(cut::tail(&self.last_message, result::MESSAGE_BYTES_MAX).to_owned());
+        messages.push_back(shorten::tail(&self.last_message, result::MESSAGE_BYTES_MAX).to_owned());
     }
 
     /// Returns the end of a text, as long as a kept answer may be.
     pub(super) fn tail<'t>(&self, text: &'t str) -> &'t str {
-        cut::tail(text, self.answer_bytes_max)
+        shorten::tail(text, self.answer_bytes_max)
     }
 }

@@ -1,20 +1,19 @@
-//! Reads an agent's stream of JSON lines: splits it into lines, applies the preset's rules, writes a readable log,
-//! and keeps a summary for the end of the attempt.
+//! Reads an agent's stream of JSON lines: splits it into lines, applies the preset's rules, writes
+//! a readable log, and keeps a summary for the end of the attempt.
 
 mod event;
 mod line;
 mod message;
 mod retries;
 
-use line::{is_reply_to, write_note};
-use retries::RetryLine;
-
 use crate::calls::Calls;
 use crate::format::{End, StderrRetry, Stream};
 use crate::rules::{Rules, StreamEvent, Usage};
 use adjutant_core::Cause;
 use adjutant_core::subagent::{Subagent, Subagents};
+use line::{is_reply_to, write_note};
 use memchr::memchr;
+use retries::RetryLine;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
@@ -158,7 +157,8 @@ impl Reader {
         &self.stream.stderr_retries
     }
 
-    /// Counts a failed call that was reported on standard error, so that later progress is reported.
+    /// Counts a failed call that was reported on standard error, so that later progress is
+    /// reported.
     pub fn expect_progress(&mut self) {
         self.retries.tries = self.retries.tries.saturating_add(1);
     }

@@ -2,8 +2,7 @@
 
 use super::line::{ERROR_BYTES_MAX, TOOL_BYTES_MAX, without_digits};
 use super::{Part, Reader, StreamUpdate};
-use crate::cut;
-use adjutant_core::Cause;
+use adjutant_core::{Cause, shorten};
 
 /// The failed calls since the last progress.
 #[derive(Debug, Default)]
@@ -27,7 +26,7 @@ impl Reader {
         let words = if words.is_empty() {
             "a call to its model failed".to_owned()
         } else {
-            cut::head(&words, TOOL_BYTES_MAX).to_owned()
+            shorten::head(&words, TOOL_BYTES_MAX).to_owned()
         };
         if self.retries.same == 0 || without_digits(&self.retries.words) != without_digits(&words) {
             self.end_message(part);
@@ -39,7 +38,7 @@ impl Reader {
         self.retries.same = self.retries.same.saturating_add(1);
         self.retries.tries = self.retries.tries.saturating_add(1);
         // The error of the attempt if the CLI gives up without a message.
-        cut::head(&words, ERROR_BYTES_MAX).clone_into(&mut self.summary.error);
+        shorten::head(&words, ERROR_BYTES_MAX).clone_into(&mut self.summary.error);
         updates.push(StreamUpdate::Retry {
             error: words,
             cause,

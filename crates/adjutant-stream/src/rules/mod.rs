@@ -102,7 +102,8 @@ pub struct Rules {
     speaker: Option<Path>,
 }
 
-/// Number of paths whose values are cached for a line. Further paths are resolved again for each condition.
+/// Number of paths whose values are cached for a line. Further paths are resolved again for each
+/// condition.
 const PATHS_KEPT: usize = 32;
 
 impl Rules {

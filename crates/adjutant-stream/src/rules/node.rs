@@ -1,7 +1,7 @@
 //! JSON that is parsed lazily, only as far as it is read.
 
 use super::scan;
-use crate::cut;
+use adjutant_core::shorten;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 use std::borrow::Cow;
@@ -77,8 +77,8 @@ impl<'a> Node<'a> {
         self.raw.parse().ok()
     }
 
-    /// Returns the value as text: the characters of a string, the texts of a list of content blocks, or JSON. Cut
-    /// to about `bytes_max`.
+    /// Returns the value as text: the characters of a string, the texts of a list of content
+    /// blocks, or JSON. Cut to about `bytes_max`.
     pub(super) fn text(&self, bytes_max: usize) -> Option<Cow<'a, str>> {
         match self.raw.as_bytes().first()? {
             b'"' => string(self.raw, bytes_max),
@@ -104,7 +104,7 @@ impl<'a> Node<'a> {
                 Some(Cow::Owned(text))
             }
             _ if self.raw == "null" => None,
-            _ => Some(Cow::Borrowed(cut::head(self.raw, bytes_max))),
+            _ => Some(Cow::Borrowed(shorten::head(self.raw, bytes_max))),
         }
     }
 }
@@ -131,7 +131,7 @@ fn string(raw: &str, bytes_max: usize) -> Option<Cow<'_, str>> {
             .map(|text| text.0);
     }
     // Do not cut within an escape. The longest one, a surrogate pair, has twelve bytes.
-    let beginning = cut::head(raw, bytes_max);
+    let beginning = shorten::head(raw, bytes_max.saturating_sub(shorten::MARK.len_utf8()));
     (0..=12)
         .filter_map(|back| beginning.len().checked_sub(back))
         .filter(|at| beginning.is_char_boundary(*at))
@@ -141,7 +141,7 @@ fn string(raw: &str, bytes_max: usize) -> Option<Cow<'_, str>> {
                 .ok()?
                 .0
                 .into_owned();
-            Some(Cow::Owned(text + " …"))
+            Some(Cow::Owned(text + "…"))
         })
 }
 

@@ -118,27 +118,50 @@ impl CompiledRule {
         }
     }
 
+    /// Emits the events of an element, in this order: what speaks, what it does, and how it ends.
     pub(super) fn apply<'a>(
         &self,
         at: &Node<'a>,
         line: &Node<'a>,
         emit: &mut impl FnMut(StreamEvent<'_>),
     ) {
-        let find = |path: &Option<Path>, bytes_max| path.as_ref()?.find(at, line)?.text(bytes_max);
-        let whole = |path: &Option<Path>| find(path, usize::MAX);
-        let short = |path: &Option<Path>| find(path, SHOWN_BYTES_MAX);
-        if let Some(id) = whole(&self.session) {
+        let found = Found { at, line };
+        if let Some(id) = found.whole(self.session.as_ref()) {
             emit(StreamEvent::Session(id));
         }
-        if let Some(text) = whole(&self.text) {
+        self.emit_text(found, emit);
+        self.emit_tool(found, emit);
+        if let Some(subagent) = &self.subagent
+            && let Some(event) = subagent.event(found)
+        {
+            emit(event);
+        }
+        self.emit_outcome(found, emit);
+        if let Some(usage) = &self.usage {
+            usage.emit(found, emit);
+        }
+        if let Some(end) = self.end {
+            emit(StreamEvent::End(end));
+        }
+        if self.listen {
+            emit(StreamEvent::DialogueLine);
+        }
+    }
+
+    fn emit_text(&self, found: Found<'_, '_>, emit: &mut impl FnMut(StreamEvent<'_>)) {
+        if let Some(text) = found.whole(self.text.as_ref()) {
             emit(StreamEvent::Text(text));
         }
-        if let Some(text) = whole(&self.delta) {
+        if let Some(text) = found.whole(self.delta.as_ref()) {
             emit(StreamEvent::Delta {
-                of: whole(&self.delta_of),
+                of: found.whole(self.delta_of.as_ref()),
                 text,
             });
         }
+    }
+
+    fn emit_tool(&self, found: Found<'_, '_>, emit: &mut impl FnMut(StreamEvent<'_>)) {
+        let short = |path: &Option<Path>| found.short(path.as_ref());
         if let Some(id) = short(&self.call) {
             let state = match short(&self.call_state).as_deref() {
                 _ if self.call_state.is_none() => CallState::Running,
@@ -167,88 +190,57 @@ impl CompiledRule {
         if let Some(error) = short(&self.error) {
             emit(StreamEvent::Error(error));
         }
-        if let Some(CompiledSubagent {
-            id,
-            begins,
-            kind,
-            about,
-            state,
-            tokens,
-        }) = &self.subagent
-            && let Some(id) = id
-                .find(at, line)
-                .and_then(|node| node.text(SHOWN_BYTES_MAX))
-        {
-            let text = |path: &Option<Path>| find(path, SHOWN_BYTES_MAX).map(Cow::into_owned);
-            let state = text(state).or_else(|| begins.then(|| RUNNING.to_owned()));
-            let tokens = tokens
-                .as_ref()
-                .and_then(|path| path.find(at, line)?.number())
-                .map(|number| whole_number(Some(number)));
-            let subagent = Subagent {
-                id: id.into_owned(),
-                kind: text(kind),
-                about: text(about),
-                state,
-                tokens,
-            };
-            emit(StreamEvent::Subagent {
-                subagent,
-                begins: *begins,
-            });
-        }
+    }
+
+    /// Emits failed calls, the result, and when a limit resets.
+    fn emit_outcome(&self, found: Found<'_, '_>, emit: &mut impl FnMut(StreamEvent<'_>)) {
         if !self.retry.is_empty() {
-            let parts = self
-                .retry
-                .iter()
-                .filter_map(|path| path.find(at, line)?.text(SHOWN_BYTES_MAX));
+            let parts = self.retry.iter().filter_map(|path| found.short(Some(path)));
             emit(StreamEvent::Retry {
                 error: parts.collect::<Vec<_>>().join(": "),
                 cause: self.retry_cause,
             });
         }
-        if let Some(result) = whole(&self.result) {
+        if let Some(result) = found.whole(self.result.as_ref()) {
             emit(StreamEvent::Result(result));
         }
-        if let Some(seconds) = self
-            .again
-            .as_ref()
-            .and_then(|path| path.find(at, line)?.number())
-        {
+        if let Some(seconds) = self.again.as_ref().and_then(|path| found.number(path)) {
             emit(StreamEvent::LimitReset(whole_number(Some(seconds))));
         }
-        if let Some(usage) = &self.usage {
-            let sum = |paths: &[Path]| {
-                paths
-                    .iter()
-                    .filter_map(|path| path.find(at, line)?.number())
-                    .fold(None, |sum, n| Some(sum.unwrap_or(0.0) + n))
-            };
-            let (input, cached, output) =
-                (sum(&usage.input), sum(&usage.cached), sum(&usage.output));
-            if let (true, Some(cost)) = (
-                usage.cost_is_total && usage.input.is_empty() && usage.output.is_empty(),
-                sum(&usage.cost_usd).filter(|cost| *cost >= 0.0),
-            ) {
-                emit(StreamEvent::Cost(cost));
-            }
-            if input.is_some() || output.is_some() {
-                emit(StreamEvent::Usage(Usage {
-                    input_tokens: whole_number(input),
-                    cached_tokens: whole_number(cached),
-                    output_tokens: whole_number(output),
-                    cost_usd: sum(&usage.cost_usd).filter(|cost| *cost >= 0.0),
-                    add: usage.add,
-                    cost_is_total: usage.cost_is_total,
-                }));
-            }
-        }
-        if let Some(end) = self.end {
-            emit(StreamEvent::End(end));
-        }
-        if self.listen {
-            emit(StreamEvent::DialogueLine);
-        }
+    }
+}
+
+/// Where the paths of a rule are found: an element, and its line.
+#[derive(Clone, Copy)]
+struct Found<'n, 'a> {
+    at: &'n Node<'a>,
+    line: &'n Node<'a>,
+}
+
+impl<'n, 'a> Found<'n, 'a> {
+    fn node(self, path: &Path) -> Option<&'n Node<'a>> {
+        path.find(self.at, self.line)
+    }
+
+    fn whole(self, path: Option<&Path>) -> Option<Cow<'a, str>> {
+        self.node(path?)?.text(usize::MAX)
+    }
+
+    /// Returns a text as long as the log shows it.
+    fn short(self, path: Option<&Path>) -> Option<Cow<'a, str>> {
+        self.node(path?)?.text(SHOWN_BYTES_MAX)
+    }
+
+    fn number(self, path: &Path) -> Option<f64> {
+        self.node(path)?.number()
+    }
+
+    /// Returns the sum of the numbers that are there.
+    fn sum(self, paths: &[Path]) -> Option<f64> {
+        paths
+            .iter()
+            .filter_map(|path| self.number(path))
+            .fold(None, |sum, n| Some(sum.unwrap_or(0.0) + n))
     }
 }
 
@@ -281,6 +273,28 @@ impl CompiledSubagent {
             tokens: path(tokens),
         }
     }
+
+    /// Returns the state of a sub-agent, if the element names one.
+    fn event(&self, found: Found<'_, '_>) -> Option<StreamEvent<'static>> {
+        let text = |path: &Option<Path>| found.short(path.as_ref()).map(Cow::into_owned);
+        let id = found.short(Some(&self.id))?;
+        let state = text(&self.state).or_else(|| self.begins.then(|| RUNNING.to_owned()));
+        let tokens = self
+            .tokens
+            .as_ref()
+            .and_then(|path| found.number(path))
+            .map(|number| whole_number(Some(number)));
+        Some(StreamEvent::Subagent {
+            subagent: Subagent {
+                id: id.into_owned(),
+                kind: text(&self.kind),
+                about: text(&self.about),
+                state,
+                tokens,
+            },
+            begins: self.begins,
+        })
+    }
 }
 
 impl CompiledUsage {
@@ -300,6 +314,29 @@ impl CompiledUsage {
             add: paths.add,
             cost_is_total: paths.cost_is_total,
         }
+    }
+
+    fn emit(&self, found: Found<'_, '_>, emit: &mut impl FnMut(StreamEvent<'_>)) {
+        let (input, output) = (found.sum(&self.input), found.sum(&self.output));
+        let cost = found.sum(&self.cost_usd).filter(|cost| *cost >= 0.0);
+        if let (true, Some(cost)) = (self.states_only_cost(), cost) {
+            emit(StreamEvent::Cost(cost));
+        }
+        if input.is_some() || output.is_some() {
+            emit(StreamEvent::Usage(Usage {
+                input_tokens: whole_number(input),
+                cached_tokens: whole_number(found.sum(&self.cached)),
+                output_tokens: whole_number(output),
+                cost_usd: cost,
+                add: self.add,
+                cost_is_total: self.cost_is_total,
+            }));
+        }
+    }
+
+    /// Returns whether the rule states nothing but the cost of the session so far.
+    fn states_only_cost(&self) -> bool {
+        self.cost_is_total && self.input.is_empty() && self.output.is_empty()
     }
 }
 

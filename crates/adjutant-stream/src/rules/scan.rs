@@ -1,9 +1,10 @@
-//! Splits valid JSON into its parts without parsing them again. Text that is not valid JSON gives wrong parts, but
-//! neither a panic nor a part outside of the text.
+//! Splits valid JSON into its parts without parsing them again. Text that is not valid JSON gives
+//! wrong parts, but neither a panic nor a part outside of the text.
 
 use memchr::memchr2;
 
-/// The fields of an object: the names with their quotes, and the values. `None`: the value is not an object.
+/// The fields of an object: the names with their quotes, and the values. `None`: the value is not
+/// an object.
 pub(super) fn fields(raw: &str) -> Option<impl Iterator<Item = (&str, &str)>> {
     let mut rest = raw.strip_prefix('{')?;
     Some(std::iter::from_fn(move || {

@@ -1,5 +1,7 @@
-//! Parses YAML and JSON into fields. Scalars keep their source text, so dates and versions stay as written.
+//! Parses YAML and JSON into fields. Scalars keep their source text, so dates and versions stay as
+//! written.
 
+use adjutant_core::shorten;
 use adjutant_core::signal::{Field, SignalError, SignalKind};
 use saphyr_parser::{Event, Parser};
 use serde_json::Value;
@@ -18,7 +20,8 @@ enum Open {
     },
 }
 
-/// Parses one YAML document. Anchors and aliases are refused, since a few lines of them can expand to gigabytes.
+/// Parses one YAML document. Anchors and aliases are refused, since a few lines of them can expand
+/// to gigabytes.
 pub(super) fn from_yaml(text: &str) -> Result<Field, SignalError> {
     let unreadable = |problem: &str| SignalError::Unreadable(problem.to_owned());
     // The parser requires LF; some agents write CRLF.
@@ -79,8 +82,8 @@ pub(super) fn from_yaml(text: &str) -> Result<Field, SignalError> {
     root.ok_or_else(|| unreadable("it is empty"))
 }
 
-/// Parses the JSON form: `signal_type`, `agent_id`, `timestamp`, and the other fields in `payload`, or on the top
-/// level if there is no payload.
+/// Parses the JSON form: `signal_type`, `agent_id`, `timestamp`, and the other fields in `payload`,
+/// or on the top level if there is no payload.
 pub(super) fn from_json(text: &str) -> Result<(SignalKind, Field), SignalError> {
     let value: Value =
         serde_json::from_str(text).map_err(|error| SignalError::Unreadable(error.to_string()))?;
@@ -93,7 +96,7 @@ pub(super) fn from_json(text: &str) -> Result<(SignalKind, Field), SignalError> 
         .ok_or(SignalError::Missing("signal_type"))?;
     let kind = SignalKind::from_spoken_tag(kind).ok_or_else(|| SignalError::Unusable {
         field: "signal_type",
-        given: kind.chars().take(80).collect(),
+        given: shorten::to_chars(kind, 80).into_owned(),
         wanted: "a type such as STOP_WORK",
     })?;
     match object.remove("payload") {
@@ -133,8 +136,9 @@ pub(super) fn kind_of_json(text: &str) -> Option<SignalKind> {
     SignalKind::from_spoken_tag(word)
 }
 
-/// Returns a JSON text without the slips whose meaning is certain: line ends and tabs within strings, unknown escapes, halves of
-/// surrogate pairs (a truncated emoji), and commas after the last element.
+/// Returns a JSON text without the slips whose meaning is certain: line ends and tabs within
+/// strings, unknown escapes, halves of surrogate pairs (a truncated emoji), and commas after the
+/// last element.
 pub(super) fn repaired(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 64);
     let mut rest = text.char_indices();

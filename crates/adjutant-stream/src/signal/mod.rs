@@ -1,10 +1,10 @@
-//! Finds signal blocks in a run's streamed text, and parses them. `adjutant_core::signal` decides what a block means
-//! and whether it counts.
+//! Finds signal blocks in a run's streamed text, and parses them. `adjutant_core::signal` decides
+//! what a block means and whether it counts.
 
 mod fields;
 mod scan;
 
-pub use scan::{BLOCK_BYTES_MAX, Found, Scanner};
+pub use scan::{BLOCK_BYTES_MAX, FoundSignal, Scanner};
 
 use adjutant_core::signal::{
     Own, Reading, SignalError, SignalKind, read_block, read_broken, read_json,
@@ -12,39 +12,39 @@ use adjutant_core::signal::{
 
 /// Interprets a candidate that the scanner has found in the output of the run `own`.
 #[must_use]
-pub fn interpret(found: &Found, own: Own<'_>) -> Reading {
+pub fn interpret(found: &FoundSignal, own: Own<'_>) -> Reading {
     match found {
-        Found::Block {
+        FoundSignal::Block {
             kind,
             text,
             is_closed,
         } => read_block(*kind, text, *is_closed, own, fields::from_yaml),
-        Found::Json { text } => match fields::from_json(text) {
+        FoundSignal::Json { text } => match fields::from_json(text) {
             Ok(parsed) => read_json(text, Ok(parsed), own),
             Err(why) => match fields::from_json(&fields::repaired(text)) {
                 Ok(parsed) => read_json(text, Ok(parsed), own).repaired(),
                 Err(_) => read_json(text, Err(why), own),
             },
         },
-        Found::Oversized { kind: _, text } => read_broken(
+        FoundSignal::Oversized { kind: _, text } => read_broken(
             text,
             SignalError::TooLarge {
                 bytes_max: BLOCK_BYTES_MAX,
             },
             own,
         ),
-        Found::Mention { .. } => Reading::Ignored(SignalError::NoBlock),
+        FoundSignal::Mention { .. } => Reading::Ignored(SignalError::NoBlock),
     }
 }
 
 /// Returns the kind of a candidate, if it names one.
 #[must_use]
-pub fn kind_of(found: &Found) -> Option<SignalKind> {
+pub fn kind_of(found: &FoundSignal) -> Option<SignalKind> {
     match found {
-        Found::Block { kind, .. } | Found::Oversized { kind, .. } | Found::Mention { kind, .. } => {
-            Some(*kind)
-        }
-        Found::Json { text } => fields::kind_of_json(text),
+        FoundSignal::Block { kind, .. }
+        | FoundSignal::Oversized { kind, .. }
+        | FoundSignal::Mention { kind, .. } => Some(*kind),
+        FoundSignal::Json { text } => fields::kind_of_json(text),
     }
 }
 

@@ -1,15 +1,19 @@
-//! Finds signal blocks in streamed output, in linear time and bounded memory, and independently of how the output is
-//! split into reads.
+//! Finds signal blocks in streamed output, in linear time and bounded memory, and independently of
+//! how the output is split into reads.
 //!
-//! A block starts with a line `[TYPE]` and ends with a line `[/TYPE]` at the same indentation, so a marker quoted
-//! within an indented field does not end it. An opening line within an unclosed block starts a new block; the text
-//! before it is not scanned again. A line that contains a marker and starts no block is reported, since its author may have meant one.
+//! A block starts with a line `[TYPE]` and ends with a line `[/TYPE]` at the same indentation, so a
+//! marker quoted within an indented field does not end it. An opening line within an unclosed block
+//! starts a new block; the text before it is not scanned again. A line that contains a marker and
+//! starts no block is reported, since its author may have meant one.
 
+use adjutant_core::shorten;
 use adjutant_core::signal::{
     MARKER_BYTES_MAX, Opening, SignalKind, closes, indentation, mentioned, opening,
 };
 use memchr::memchr;
 
+/// Maximum length of the beginning of a block that people see.
+const HEAD_BYTES: usize = 2_000;
 /// Longest block, in bytes.
 pub const BLOCK_BYTES_MAX: usize = 64 * 1024;
 /// Longest character, in bytes.
@@ -22,8 +26,9 @@ const JSON_KEY: &str = "signal_type";
 
 /// A candidate for a signal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Found {
-    /// The lines between the markers. `is_closed`: the closing one is there; otherwise the output or the next block ends it.
+pub enum FoundSignal {
+    /// The lines between the markers. `is_closed`: the closing one is there; otherwise the output
+    /// or the next block ends it.
     Block {
         kind: SignalKind,
         text: String,
@@ -80,7 +85,7 @@ impl Default for Scanner {
 
 impl Scanner {
     /// Scans the next piece of output, and calls `found` for each block that it completes.
-    pub fn feed(&mut self, text: &str, found: &mut impl FnMut(Found)) {
+    pub fn feed(&mut self, text: &str, found: &mut impl FnMut(FoundSignal)) {
         let mut rest = text;
         while let Some(end) = memchr(b'\n', rest.as_bytes()) {
             let (line, after) = rest.split_at(end);
@@ -98,17 +103,17 @@ impl Scanner {
     }
 
     /// Ends the output, and reports an unclosed block.
-    pub fn end(&mut self, found: &mut impl FnMut(Found)) {
+    pub fn end(&mut self, found: &mut impl FnMut(FoundSignal)) {
         if !self.line.is_empty() {
             self.end_line(found);
         }
         match std::mem::replace(&mut self.state, State::Outside) {
-            State::Block { begun, text } => found(Found::Block {
+            State::Block { begun, text } => found(FoundSignal::Block {
                 kind: begun.kind,
                 text,
                 is_closed: false,
             }),
-            State::Oversized { begun, text } => found(Found::Oversized {
+            State::Oversized { begun, text } => found(FoundSignal::Oversized {
                 kind: begun.kind,
                 text,
             }),
@@ -125,12 +130,9 @@ impl Scanner {
                 self.line.push_str(piece);
                 return;
             }
-            let cut = (0..=room)
-                .rev()
-                .find(|at| piece.is_char_boundary(*at))
-                .unwrap_or(0);
-            self.line.push_str(&piece[..cut]);
-            piece = &piece[cut..];
+            let fits = shorten::head(piece, room);
+            self.line.push_str(fits);
+            piece = &piece[fits.len()..];
             // The limit is higher if an object starts in this piece.
             if self.line_bytes_max() == max {
                 self.overlong = true;
@@ -139,8 +141,8 @@ impl Scanner {
         }
     }
 
-    /// Returns how much of an unfinished line to keep: one character more than the relevant length, so that a
-    /// truncated line is recognized as too long.
+    /// Returns how much of an unfinished line to keep: one character more than the relevant length,
+    /// so that a truncated line is recognized as too long.
     fn line_bytes_max(&self) -> usize {
         match self.state {
             State::Outside if first_byte(&self.line) == Some(b'{') => {
@@ -151,7 +153,7 @@ impl Scanner {
         }
     }
 
-    fn end_line(&mut self, found: &mut impl FnMut(Found)) {
+    fn end_line(&mut self, found: &mut impl FnMut(FoundSignal)) {
         let line = std::mem::take(&mut self.line);
         self.overlong = false;
         self.handle_line(&line, found);
@@ -159,19 +161,19 @@ impl Scanner {
         self.line.clear();
     }
 
-    fn handle_line(&mut self, line: &str, found: &mut impl FnMut(Found)) {
+    fn handle_line(&mut self, line: &str, found: &mut impl FnMut(FoundSignal)) {
         match std::mem::replace(&mut self.state, State::Outside) {
             State::Outside => self.begin(line, found),
             State::Block { begun, mut text } => {
                 if closes(line, begun) {
-                    found(Found::Block {
+                    found(FoundSignal::Block {
                         kind: begun.kind,
                         text,
                         is_closed: true,
                     });
                 } else if let Some(next) = opening(line).filter(|next| next.indent <= begun.indent)
                 {
-                    found(Found::Block {
+                    found(FoundSignal::Block {
                         kind: begun.kind,
                         text,
                         is_closed: false,
@@ -183,7 +185,7 @@ impl Scanner {
                 } else if text.len() + line.len() + 1 > BLOCK_BYTES_MAX {
                     self.state = State::Oversized {
                         begun,
-                        text: head(text),
+                        text: shorten::head(&text, HEAD_BYTES).to_owned(),
                     };
                 } else {
                     // The block's own indentation is removed from each line.
@@ -195,7 +197,7 @@ impl Scanner {
             State::Oversized { begun, text } => {
                 let opened = opening(line).filter(|next| next.indent <= begun.indent);
                 if closes(line, begun) || opened.is_some() {
-                    found(Found::Oversized {
+                    found(FoundSignal::Oversized {
                         kind: begun.kind,
                         text,
                     });
@@ -228,7 +230,7 @@ impl Scanner {
     }
 
     /// Handles a line outside of all blocks.
-    fn begin(&mut self, line: &str, found: &mut impl FnMut(Found)) {
+    fn begin(&mut self, line: &str, found: &mut impl FnMut(FoundSignal)) {
         if first_byte(line) == Some(b'{') {
             return self.handle_json(line, String::new(), 0, false, found);
         }
@@ -242,7 +244,7 @@ impl Scanner {
                 text: String::new(),
             };
         } else if let Some(kind) = mentioned(line) {
-            found(Found::Mention {
+            found(FoundSignal::Mention {
                 kind,
                 line: line.trim().to_owned(),
             });
@@ -255,7 +257,7 @@ impl Scanner {
         mut text: String,
         mut depth: usize,
         mut in_string: bool,
-        found: &mut impl FnMut(Found),
+        found: &mut impl FnMut(FoundSignal),
     ) {
         if text.len() + line.len() + 1 > BLOCK_BYTES_MAX {
             return unfinished(text, found);
@@ -281,17 +283,18 @@ impl Scanner {
         text.push_str(&line[..closed_at.map_or(line.len(), |at| at + 1)]);
         text.push('\n');
         match closed_at {
-            Some(_) if text.contains(JSON_MARK) => found(Found::Json { text }),
+            Some(_) if text.contains(JSON_MARK) => found(FoundSignal::Json { text }),
             // An object with other quotes.
             Some(_) => {
                 if let Some(kind) = kind_named(&text) {
-                    found(Found::Mention {
+                    found(FoundSignal::Mention {
                         kind,
-                        line: head(text).trim().to_owned(),
+                        line: shorten::head(&text, HEAD_BYTES).trim().to_owned(),
                     });
                 }
             }
-            // A JSON string does not continue on the next line, but an agent may have written one that does.
+            // A JSON string does not continue on the next line, but an agent may have written one
+            // that does.
             None if in_string && !text.contains(JSON_MARK) => {}
             None => {
                 self.state = State::Json {
@@ -305,9 +308,9 @@ impl Scanner {
 }
 
 /// Reports an object that has no end, if it was to be a signal.
-fn unfinished(text: String, found: &mut impl FnMut(Found)) {
+fn unfinished(text: String, found: &mut impl FnMut(FoundSignal)) {
     if text.contains(JSON_MARK) {
-        found(Found::Json { text });
+        found(FoundSignal::Json { text });
     }
 }
 
@@ -330,17 +333,4 @@ fn first_byte(line: &str) -> Option<u8> {
 fn unindented(line: &str, indent: usize) -> &str {
     let spaces = indentation(line).min(indent);
     &line[spaces..]
-}
-
-/// Returns the beginning of a block, for people.
-fn head(mut text: String) -> String {
-    const HEAD_BYTES: usize = 2_000;
-    if text.len() > HEAD_BYTES {
-        let cut = (0..=HEAD_BYTES)
-            .rev()
-            .find(|at| text.is_char_boundary(*at))
-            .unwrap_or(0);
-        text.truncate(cut);
-    }
-    text
 }

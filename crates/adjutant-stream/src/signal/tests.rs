@@ -10,7 +10,7 @@ fn own() -> RunId {
     RunId::new(Time(1), [1; 10])
 }
 
-fn scan(text: &str) -> Vec<Found> {
+fn scan(text: &str) -> Vec<FoundSignal> {
     let mut scanner = Scanner::default();
     let mut all = Vec::new();
     scanner.feed(text, &mut |found| all.push(found));
@@ -45,7 +45,7 @@ fn signals(text: &str) -> Vec<Signal> {
 
 #[test]
 fn clarification_keeps_every_field() {
-    let text = "working...\n```yaml\n[CLARIFICATION_NEEDED]\nagent_id: ME\ntimestamp: 2026-01-11T08:45:00-05:00\nblocked_at: Looking at src/auth/\nreason: Several strategies found, unclear which to look at\nquestions:\n  - question_id: Q1\n    text: OAuth2, JWT, or both?\n    context: Found src/auth/oauth.ts and src/auth/jwt.ts\n  - question_id: Q2\n    text: Which version, 2.0 or 3.0?\n    type: optional\n    options: [\"2.0\", 3.0]\n    current_assumption: 3.0\ncan_resume_with: Answers\ncurrent_state: Completed the secret scan (found 0)\n[/CLARIFICATION_NEEDED]\n```\n";
+    let text = "working...\n```yaml\n[CLARIFICATION_NEEDED]\nagent_id: ME\ntimestamp: 2026-01-11T08:45:00-05:00\nblocked_at: Looking at src/auth/\nreason: Several strategies found, unclear which to look at\nquestions:\n  - question_id: Q1\n    text: OAuth2, JWT, or both?\n    context: FoundSignal src/auth/oauth.ts and src/auth/jwt.ts\n  - question_id: Q2\n    text: Which version, 2.0 or 3.0?\n    type: optional\n    options: [\"2.0\", 3.0]\n    current_assumption: 3.0\ncan_resume_with: Answers\ncurrent_state: Completed the secret scan (found 0)\n[/CLARIFICATION_NEEDED]\n```\n";
     let found = signals(text);
     let [
         Signal::Clarification {

@@ -2,7 +2,7 @@
 
 use crate::mcp::{Session, text};
 use crate::support::{Ran, TestHome};
-use adjutant::preset;
+use adjutant_api::preset;
 use rustix::process::{Pid, Signal};
 use serde_json::{Value, json};
 use std::io::Write;
@@ -79,8 +79,8 @@ fn version_is_asked_once_for_each_state_of_the_program() {
         std::fs::read_to_string(&asked).expect("it was asked"),
         "--version\n"
     );
-    // The program gets its own environment, without other vendors' keys and other variables of the dispatcher, and
-    // not the caller's directory.
+    // The program gets its own environment, without other vendors' keys and other variables of the
+    // dispatcher, and not the caller's directory.
     let names = std::fs::read_to_string(&env).expect("the program recorded its environment");
     assert!(
         names.lines().any(|name| name == "DISABLE_AUTOUPDATER")
@@ -138,7 +138,8 @@ fn program_without_a_version_is_listed() {
     );
 }
 
-/// Installs a fake Claude Code that reports the version in a file beside it, and otherwise that it is done.
+/// Installs a fake Claude Code that reports the version in a file beside it, and otherwise that it
+/// is done.
 fn plays_claude(here: &Here) -> impl Fn(&str) {
     let bin = here.bin.display();
     let script = format!(

@@ -1,5 +1,5 @@
-//! Approvals: a run asks for approval; its parent or the person approves or denies, and may revoke an approval
-//! until it is used.
+//! Approvals: a run asks for approval; its parent or the person approves or denies, and may revoke
+//! an approval until it is used.
 
 use crate::mcp::{Session, text};
 use crate::support::TestHome;
@@ -228,7 +228,7 @@ fn approval_is_bound_to_its_preview_and_key() {
     let decide = |hash: Value| {
         let one =
             json!({"answers": [{"message_id": "Q1", "decision": "approve", "content_hash": hash}]});
-        let call: adjutant::view::AnswerRequests = serde_json::from_value(one).expect("a call");
+        let call: adjutant_api::view::AnswerRequests = serde_json::from_value(one).expect("a call");
         home.call(&call, &format!("decide-{hash}"))
     };
     let shown = home.inbox(&[])[0]["content_hash"].clone();

@@ -2,7 +2,7 @@
 
 use crate::mcp::{Session, text};
 use crate::support::TestHome;
-use adjutant::view::{
+use adjutant_api::view::{
     AttentionList, ConfirmNotified, GetRun, ListAttention, NotifiedRun, Wait, Waited, codes,
 };
 use serde_json::{Value, json};
@@ -581,7 +581,8 @@ fn confirming_what_is_known_commits_nothing() {
         codes::KEY_REUSED
     );
 
-    // What an agent is shown again and again is confirmed once. The stored replies are counted in the file.
+    // What an agent is shown again and again is confirmed once. The stored replies are counted in
+    // the file.
     if !home.home.database().exists() {
         return;
     }

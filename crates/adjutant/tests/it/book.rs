@@ -1,7 +1,9 @@
-//! The book: its examples are executed with scripted agents, and its links lead to pages and headings.
+//! The book: its examples are executed with scripted agents, and its links lead to pages and
+//! headings.
 //!
-//! The `sh` blocks of a page are executed in order by one shell, in a fresh home and a fresh repository. The agents
-//! `claude`, `codex` and `gemini` are scripted there. A block that cannot be executed has the reason in its first line:
+//! The `sh` blocks of a page are executed in order by one shell, in a fresh home and a fresh
+//! repository. The agents `claude`, `codex` and `gemini` are scripted there. A block that cannot be
+//! executed has the reason in its first line:
 //! ```` ```sh not-run: opens a browser ````. Three conventions of the pages are understood:
 //!
 //! - A comment that begins with `exit code 3` states the exit code of its line.
@@ -89,7 +91,8 @@ fn blocks(page: &str) -> Vec<Block<'_>> {
     found
 }
 
-/// Returns a shell command that writes the configuration: `added`, and what it does not declare itself.
+/// Returns a shell command that writes the configuration: `added`, and what it does not declare
+/// itself.
 fn configure(added: &str) -> String {
     let scripted = ["claude", "codex", "gemini"]
         .iter()
@@ -111,7 +114,8 @@ fn configure(added: &str) -> String {
     format!("cat > \"$ADJ_HOME/config.toml\" <<'END OF FILE'\n{text}END OF FILE\n")
 }
 
-/// Returns one line of an example as a shell command that fails if its result is not the documented one.
+/// Returns one line of an example as a shell command that fails if its result is not the documented
+/// one.
 fn command(line: &str, made: &mut usize) -> String {
     static PLACES: LazyLock<Regex> =
         LazyLock::new(|| Regex::new(r"\b(RUN|AGENT|NAME)\b").expect("a pattern"));

@@ -24,7 +24,8 @@ pub fn git(dir: &Path, args: &[&str]) {
     assert!(done.status.success(), "git {args:?}: {done:?}");
 }
 
-/// Creates a home whose working directory is a repository with two committed files, and an agent that is a shell.
+/// Creates a home whose working directory is a repository with two committed files, and an agent
+/// that is a shell.
 pub fn repository() -> TestHome {
     repository_with(
         "[agents.sh]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"sed -n 's/^do //p' | sh -eu\"]\n",
@@ -70,7 +71,8 @@ fn only_changes_since_the_start_are_shown() {
         "{}",
         home.ok(&["show", "idle"])
     );
-    // A run without a report changes an already changed file again and adds a file in a new directory.
+    // A run without a report changes an already changed file again and adds a file in a new
+    // directory.
     std::fs::create_dir_all(work.join("new/dir")).expect("directories");
     start(
         &home,

@@ -1,7 +1,7 @@
 //! The command line, as a person and a script see it.
 
 use crate::support::{Ran, TestHome, kill};
-use adjutant::view::Dispatch;
+use adjutant_api::view::Dispatch;
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Stdio};

@@ -1,8 +1,8 @@
-//! The machine's clock is wrong or changed, or the machine was off: no deadline passes early, and each passes
-//! eventually.
+//! The machine's clock is wrong or changed, or the machine was off: no deadline passes early, and
+//! each passes eventually.
 
 use crate::support::{Ran, TestHome};
-use adjutant::view::{Dispatch, RunView};
+use adjutant_api::view::{Dispatch, RunView};
 use serde_json::{Value, json};
 use std::cell::Cell;
 use std::path::PathBuf;
@@ -119,7 +119,9 @@ fn setting_the_clock_moves_no_deadline() {
     }
     let open = machine.home.inbox(&[])[0].clone();
     let [asked, expires] = ["asked_at", "expires_at"].map(|name| {
-        let shown = open[name].as_str().and_then(adjutant::clock::parse_rfc3339);
+        let shown = open[name]
+            .as_str()
+            .and_then(adjutant_os::clock::parse_rfc3339);
         shown.unwrap_or_else(|| panic!("no {name} in {open}")).0
     });
     let off_ms = expires - asked - (DAY_MS - YEAR_MS);
@@ -130,12 +132,12 @@ fn setting_the_clock_moves_no_deadline() {
     let told = machine.home.adj(&["ps"]);
     assert!(
         told.err
-            .contains("the machine's clock was set back by 366 days: deadlines do not follow it"),
+            .contains("the machine's clock was set back by 366d1h: deadlines do not follow it"),
         "{told:?}"
     );
     let doctor = machine.adj(&["doctor"]);
     assert!(
-        doctor.out.contains("! clock") && doctor.out.contains("was set back by 366 days"),
+        doctor.out.contains("! clock") && doctor.out.contains("was set back by 366d"),
         "{doctor:?}"
     );
     machine.set(0, 0, "first");
@@ -145,8 +147,8 @@ fn setting_the_clock_moves_no_deadline() {
     assert_eq!(machine.home.finished("seeks")["outcome"], "succeeded");
     let log = std::fs::read_to_string(machine.home.home.hub_log()).expect("a log");
     assert!(
-        log.contains("the machine's clock was set ahead by 20 min")
-            && log.contains("was set ahead by 365 days"),
+        log.contains("the machine's clock was set ahead by 20m")
+            && log.contains("was set ahead by 365d"),
         "{log}"
     );
 }
@@ -216,12 +218,13 @@ fn starts_after_a_usage_limit_are_spread_out() {
         let view = home.show(name);
         let at = view["started_at"]
             .as_str()
-            .and_then(adjutant::clock::parse_rfc3339);
+            .and_then(adjutant_os::clock::parse_rfc3339);
         at.unwrap_or_else(|| panic!("{view}")).0
     };
     let mut starts: Vec<i64> = waited.iter().map(claimed).collect();
     starts.sort_unstable();
-    // 5 s by the steady clock. The hub can read one clock before a step of 1 s and the other one after it.
+    // 5 s by the steady clock. The hub can read one clock before a step of 1 s and the other one
+    // after it.
     assert!(
         starts.windows(2).all(|pair| pair[1] - pair[0] >= 3_900),
         "{starts:?}"
@@ -246,7 +249,8 @@ fn suspend_time_counts() {
     assert_eq!(machine.home.finished("asks")["outcome"], "succeeded");
 }
 
-/// One object of each kind with a deadline: the question of a parked run, a stopped run, a finished run, and a key.
+/// One object of each kind with a deadline: the question of a parked run, a stopped run, a finished
+/// run, and a key.
 struct Things<'a> {
     machine: &'a Machine,
     keyed: Dispatch,

@@ -2,11 +2,11 @@
 
 use crate::mcp::{Session, text};
 use crate::support::{TestHome, kill};
-use adjutant::view::{ReadEvents, Wait, WaitOutcome, WaitUntil};
+use adjutant_api::view::{ReadEvents, Wait, WaitOutcome, WaitUntil};
 use serde_json::json;
 
-/// A CLI that writes JSON lines: its calls fail for 12 seconds, then it answers. Its output has an escape sequence
-/// and text that looks like a signal.
+/// A CLI that writes JSON lines: its calls fail for 12 seconds, then it answers. Its output has an
+/// escape sequence and text that looks like a signal.
 const CLI: &str = r#"
 [presets.talker]
 title = "Talker"

@@ -2,7 +2,7 @@
 
 use crate::changes::repository;
 use crate::support::{TestHome, kill};
-use adjutant::view::{EventView, ReadEvents, Wait, WaitOutcome, WaitUntil};
+use adjutant_api::view::{EventView, ReadEvents, Wait, WaitOutcome, WaitUntil};
 use serde_json::{Value, json};
 
 fn start_clone(home: &TestHome, name: &str, script: &str) {

@@ -1,8 +1,8 @@
-//! A dispatcher's credentials: its agent receives them, and the home stores them only as long as an attempt needs
-//! them.
+//! A dispatcher's credentials: its agent receives them, and the home stores them only as long as an
+//! attempt needs them.
 
 use crate::support::TestHome;
-use adjutant::view::{Call, Dispatch, Resume, Retry};
+use adjutant_api::view::{Call, Dispatch, Resume, Retry};
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
-//! Delegation: a run asks for another agent to do a task. Its parent or the person approves, approves with changes,
-//! or denies. The new run is the requester's child.
+//! Delegation: a run asks for another agent to do a task. Its parent or the person approves,
+//! approves with changes, or denies. The new run is the requester's child.
 
 use crate::mcp::Session;
 use crate::support::{TestHome, kill};
-use adjutant::view::{AnswerOne, AnswerRequests, DecisionWord, ListRequests};
+use adjutant_api::view::{AnswerOne, AnswerRequests, DecisionWord, ListRequests};
 use serde_json::{Value, json};
 use std::sync::Barrier;
 

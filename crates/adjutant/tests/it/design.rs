@@ -1,5 +1,6 @@
-//! The pages in docs/design: each guarantee names its tests after `Test:` or `Tests:`, as the test runner prints them, and each path that a
-//! page names exists. So do those that CONTRIBUTING.md names.
+//! The pages in docs/design: each guarantee names its tests after `Test:` or `Tests:`, as the test
+//! runner prints them, and each path that a page names exists. So do those that CONTRIBUTING.md
+//! names.
 
 use regex::Regex;
 use std::path::{Path, PathBuf};
@@ -11,7 +12,8 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Returns the directories of sources with tests. The module path of a test is relative to one of them.
+/// Returns the directories of sources with tests. The module path of a test is relative to one of
+/// them.
 fn sources() -> impl Iterator<Item = PathBuf> {
     let crates = crate::layering::crates()
         .into_iter()
@@ -40,7 +42,8 @@ fn codes(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// Returns whether the sources have this test. A module `tests` is a file, or a part of the file above it.
+/// Returns whether the sources have this test. A module `tests` is a file, or a part of the file
+/// above it.
 fn has_test(name: &str) -> bool {
     let Some((module, function)) = name.rsplit_once("::") else {
         return false;

@@ -6,7 +6,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// A separate runtime directory for each test, so that tests do not share the user's ephemeral home.
+/// A separate runtime directory for each test, so that tests do not share the user's ephemeral
+/// home.
 struct Memory {
     dir: tempfile::TempDir,
     home: TestHome,

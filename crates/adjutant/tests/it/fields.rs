@@ -1,4 +1,5 @@
-//! What is chosen of the output: fields of JSON, columns of `adj ps`, symbols for the locale's charset.
+//! What is chosen of the output: fields of JSON, columns of `adj ps`, symbols for the locale's
+//! charset.
 
 use crate::support::TestHome;
 use crate::terminal::Terminal;

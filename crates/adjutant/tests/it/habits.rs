@@ -66,7 +66,7 @@ fn second_interrupt_cancels_what_run_started() {
     );
     terminal.shows("one");
     interrupt(&terminal);
-    terminal.shows("Press Ctrl-C again within 2 s to cancel it");
+    terminal.shows("Press Ctrl-C again within 2s to cancel it");
     interrupt(&terminal);
     terminal.shows("cancelling hangs");
     assert_eq!(terminal.ends(), Some(130));
@@ -439,7 +439,8 @@ permissions = "full"
     assert_eq!(home.ok(&["logs", "--raw", "eve"]), "");
 }
 
-/// Replaces the recorded times of a run's output: from a position on, a number of seconds after 2026-03-01T10:00:00Z.
+/// Replaces the recorded times of a run's output: from a position on, a number of seconds after
+/// 2026-03-01T10:00:00Z.
 fn set_times(home: &TestHome, run: &str, records: &[(u64, i64)]) -> std::path::PathBuf {
     let path = home
         .home

@@ -1,10 +1,10 @@
-//! Files replaced by a run's processes, and prepared homes: a hostile run is settled and harms no other run, and
-//! the hub always answers.
+//! Files replaced by a run's processes, and prepared homes: a hostile run is settled and harms no
+//! other run, and the hub always answers.
 
 use crate::processes::Mark;
 use crate::support::{Ran, TestHome, kill, lock_pid};
-use adjutant::link::AttemptDir;
-use adjutant::logs::{log_path, prompt_path};
+use adjutant_api::protocol::AttemptDir;
+use adjutant_home::logs::{log_path, prompt_path};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use serde_json::Value;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -30,7 +30,8 @@ fn remove(path: &Path) {
     }
 }
 
-/// Starts a run that detaches a process, calls `plant` to change its files, then kills guard and supervisor.
+/// Starts a run that detaches a process, calls `plant` to change its files, then kills guard and
+/// supervisor.
 fn seize(home: &TestHome, name: &str, plant: impl FnOnce(&AttemptDir)) -> (String, AttemptDir) {
     home.start(name, DETACHES);
     home.until_log(name, "ready");
@@ -471,7 +472,7 @@ fn foreground_hub_prints_a_plain_greeting() {
         .spawn()
         .expect("adj starts");
     home.until("the hub answers", || {
-        home.call(&adjutant::view::GetHub {}, "").ok()
+        home.call(&adjutant_api::view::GetHub {}, "").ok()
     });
     home.ok(&["stop"]);
     let mut told = String::new();
@@ -545,7 +546,7 @@ fn connections_are_limited_and_silent_ones_make_way() {
         .spawn()
         .expect("a hub");
     home.until("the hub answers", || {
-        home.call(&adjutant::view::GetHub {}, "").ok()
+        home.call(&adjutant_api::view::GetHub {}, "").ok()
     });
     let connect = || UnixStream::connect(home.home.socket()).expect("connected");
     // Connections that send nothing, or half a head, do not use up the limit.
@@ -561,7 +562,7 @@ fn connections_are_limited_and_silent_ones_make_way() {
     home.start("asker", "ask \"Go on?\"");
     home.until_status("asker", "waiting_parent_reply");
     let cursor = home
-        .call(&adjutant::view::Wait::default(), "")
+        .call(&adjutant_api::view::Wait::default(), "")
         .expect("a position")
         .cursor;
     let body = format!("{{\"after\":{cursor},\"wait_ms\":60000}}");
@@ -654,6 +655,8 @@ fn broken_configuration_is_read_once_per_state() {
     }
     std::fs::write(&config, "live_runs_max = 3\n").expect("a file");
     assert!(!home.adj(&["ps"]).err.contains("colour"));
-    let view = home.call(&adjutant::view::GetHub {}, "").expect("a hub");
+    let view = home
+        .call(&adjutant_api::view::GetHub {}, "")
+        .expect("a hub");
     assert_eq!(view.live_runs_max, 3);
 }

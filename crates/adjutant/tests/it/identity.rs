@@ -1,4 +1,5 @@
-//! A process under a supervisor is identified as its run, regardless of what it presents, sets or steals.
+//! A process under a supervisor is identified as its run, regardless of what it presents, sets or
+//! steals.
 
 use crate::support::TestHome;
 
@@ -160,7 +161,8 @@ fn token_is_in_no_argument_and_in_no_environment() {
     home.until_status("quiet", "waiting_parent_reply");
     let access = std::fs::read_to_string(home.attempt_dir("quiet").worker_access())
         .expect("the worker's access");
-    let access: adjutant::link::WorkerAccess = serde_json::from_str(&access).expect("is JSON");
+    let access: adjutant_api::protocol::WorkerAccess =
+        serde_json::from_str(&access).expect("is JSON");
     let mut agents = 0;
     for (pid, arguments) in home.processes() {
         assert!(!arguments.contains(&access.token), "{pid} {arguments}");

@@ -13,7 +13,8 @@ fn user(home: &TestHome) -> &Path {
     home.home.dir.parent().expect("a directory")
 }
 
-/// A machine with two agents, of which one is signed in, and two clients, of which one cannot be read.
+/// A machine with two agents, of which one is signed in, and two clients, of which one cannot be
+/// read.
 fn machine() -> TestHome {
     let home = TestHome::new();
     for program in ["claude", "codex"] {

@@ -3,7 +3,7 @@
 use crate::readme::path;
 use crate::support::{Ran, TestHome};
 use crate::terminal::Terminal;
-use adjutant::clients::{CLIENTS, Format, McpClient, Shape, skill_text};
+use adjutant_home::integrations::{CLIENTS, Format, McpClient, Shape, skill_text};
 use serde_json::Value;
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
@@ -189,7 +189,7 @@ fn missing_file_is_created_and_removed() {
 fn later_changes_of_the_user_stay() {
     for id in ["claude", "codex", "goose"] {
         let home = TestHome::new();
-        let client = adjutant::clients::find_client(id).expect("a client");
+        let client = adjutant_home::integrations::find_client(id).expect("a client");
         let file = file_of(&home, client).expect("it has a file");
         write(&file, &with_comments(client));
         fine(&home, &["install", id, "--yes"]);
@@ -238,8 +238,11 @@ fn broken_file_is_unchanged_and_its_place_is_named() {
             "{ran:?}"
         );
         assert_eq!(read(&file), text);
-        let skill = skill_of(&home, adjutant::clients::find_client(id).expect("a client"))
-            .expect("a skill");
+        let skill = skill_of(
+            &home,
+            adjutant_home::integrations::find_client(id).expect("a client"),
+        )
+        .expect("a skill");
         assert!(!backup_of(&file).exists() && !skill.exists());
         // The other clients are connected.
         let ran = installed(&home, &["install", id, "kimi", "--yes"]);
@@ -672,7 +675,8 @@ fn entry_that_install_did_not_write_is_kept() {
     }
 }
 
-/// The user's entry, to which the installation added a field, stays even after the client has rewritten its file.
+/// The user's entry, to which the installation added a field, stays even after the client has
+/// rewritten its file.
 #[test]
 fn entry_that_was_there_before_is_kept() {
     let home = TestHome::new();
@@ -828,7 +832,8 @@ fn newer_layout_of_opencode_is_kept() {
 #[test]
 fn running_client_has_to_be_restarted() {
     let home = TestHome::new();
-    // Only its name counts. A copy of a program could not be executed while a child of another test has its file open.
+    // Only its name counts. A copy of a program could not be executed while a child of another test
+    // has its file open.
     let name = user(&home).join("bin/windsurf");
     let mut session = std::process::Command::new("/bin/sleep")
         .arg0(&name)

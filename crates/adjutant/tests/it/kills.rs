@@ -1,9 +1,9 @@
 //! Processes are killed at various points: nothing acknowledged is lost, and no process is left.
 
 use crate::support::{TestHome, is_root, kill, lock_pid, skip};
-use adjutant::link::WorkerAccess;
-use adjutant::process::Lock;
-use adjutant::view::{Dispatch, HandOver, SendToRun, StopHub};
+use adjutant_api::protocol::WorkerAccess;
+use adjutant_api::view::{Dispatch, HandOver, SendToRun, StopHub};
+use adjutant_os::process::Lock;
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::path::Path;
@@ -78,7 +78,7 @@ fn messages_of_a_lost_reply_are_delivered_again() {
         .stderr(Stdio::null());
         let mut hub = hub.spawn().expect("a hub");
         home.until("the hub takes calls", || {
-            home.call(&adjutant::view::GetHub {}, "").ok()
+            home.call(&adjutant_api::view::GetHub {}, "").ok()
         });
         home.start("told", "say ready\nhang");
         home.until_log("told", "ready");
@@ -135,7 +135,7 @@ fn unstarted_attempt_does_not_count_as_work() {
     .stderr(Stdio::null());
     let mut hub = hub.spawn().expect("a hub");
     home.until("the hub takes calls", || {
-        home.call(&adjutant::view::GetHub {}, "").ok()
+        home.call(&adjutant_api::view::GetHub {}, "").ok()
     });
     home.start("again", "say from the beginning\nresume-here\nsay the rest");
     assert!(!hub.wait().expect("it dies").success());
@@ -267,10 +267,10 @@ fn hub_hands_over_to_a_newer_version() {
         .spawn()
         .expect("an older hub");
     home.until("the older hub takes calls", || {
-        home.call(&adjutant::view::GetHub {}, "").ok()
+        home.call(&adjutant_api::view::GetHub {}, "").ok()
     });
     assert_eq!(
-        home.call(&adjutant::view::GetHub {}, "")
+        home.call(&adjutant_api::view::GetHub {}, "")
             .expect("a hub")
             .version,
         "0.0.1"
@@ -293,7 +293,7 @@ fn hub_hands_over_to_a_newer_version() {
     // If the older hub had not closed its socket yet, the next command starts the newer one.
     home.ok(&["ps"]);
     assert_eq!(
-        home.call(&adjutant::view::GetHub {}, "")
+        home.call(&adjutant_api::view::GetHub {}, "")
             .expect("a hub")
             .version,
         env!("CARGO_PKG_VERSION")
@@ -588,7 +588,7 @@ fn hub_with_failpoint(home: &TestHome, failpoint: &str, file: &Path) -> std::pro
         .spawn()
         .expect("a hub");
     home.until("the hub takes calls", || {
-        home.call(&adjutant::view::GetHub {}, "").ok()
+        home.call(&adjutant_api::view::GetHub {}, "").ok()
     });
     hub
 }
@@ -921,8 +921,8 @@ fn run_ended_without_a_hub_keeps_its_time() {
         (&json!("finished"), &json!("succeeded")),
         "the first answer is true"
     );
-    let ended =
-        adjutant::clock::parse_rfc3339(view["ended_at"].as_str().expect("an end")).expect("a time");
+    let ended = adjutant_os::clock::parse_rfc3339(view["ended_at"].as_str().expect("an end"))
+        .expect("a time");
     assert_eq!(Some(ended.0), last["at_ms"].as_i64(), "{view}");
     let events = home.json(&["events", "late"]);
     let finished = events

@@ -1,8 +1,9 @@
-//! The ledger: runs announce what they will change, and overlaps are reported to both and to their parent.
+//! The ledger: runs announce what they will change, and overlaps are reported to both and to their
+//! parent.
 
 use crate::changes::repository;
 use crate::support::{TestHome, kill};
-use adjutant::view::{EventView, ReadEvents, SendToRun, Wait, WaitOutcome};
+use adjutant_api::view::{EventView, ReadEvents, SendToRun, Wait, WaitOutcome};
 use serde_json::{Value, json};
 
 fn announce(post: &Value) -> String {

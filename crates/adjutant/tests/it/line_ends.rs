@@ -166,7 +166,8 @@ fn undo_restores_the_bytes_of_texts() {
     }
 }
 
-/// A text with another encoding than it declares is stored unchanged, and a pipe in place of an attributes file does not block.
+/// A text with another encoding than it declares is stored unchanged, and a pipe in place of an
+/// attributes file does not block.
 #[test]
 fn broken_texts_are_kept_byte_by_byte() {
     let home = repository_with_attributes();
@@ -197,7 +198,8 @@ fn broken_texts_are_kept_byte_by_byte() {
     );
 }
 
-/// Git counts these files as unchanged, because their committed content is the same, but checks them out with other bytes.
+/// Git counts these files as unchanged, because their committed content is the same, but checks
+/// them out with other bytes.
 #[test]
 fn undo_restores_unusual_line_ends_from_before_the_run() {
     let home = repository_with_attributes();

@@ -4,7 +4,7 @@ use crate::chats::home_with;
 use crate::mcp::{Session, text};
 use crate::processes::kill;
 use crate::support::TestHome;
-use adjutant::view::{
+use adjutant_api::view::{
     ConfirmNotified, NotifiedRun, ReadEvents, Wait, WaitOutcome, WaitUntil, Waited,
 };
 use adjutant_core::EventKind;
@@ -90,7 +90,8 @@ fn report_ends_a_wait_for_attention_once_while_the_process_lives() {
         home.ok(&["ps"])
     );
 
-    // An owner who was not notified gets it without a cursor too; after that, nobody is woken again.
+    // An owner who was not notified gets it without a cursor too; after that, nobody is woken
+    // again.
     assert_eq!(attention(&home, None, 0).outcome, WaitOutcome::Event);
     confirm(&home, &woken);
     for after in [None, Some(woken.cursor)] {

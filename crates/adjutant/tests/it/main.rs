@@ -5,6 +5,7 @@
     clippy::unwrap_used,
     reason = "tests start processes, set environments, print what they skip, and may panic on a broken fixture"
 )]
+#![expect(unreachable_pub, reason = "nothing outside uses a program")]
 
 mod acp;
 mod agents;

@@ -1,7 +1,7 @@
 //! The main job: a run is dispatched, its agent asks, receives the answer, continues and finishes.
 
 use crate::support::TestHome;
-use adjutant::view::{AnswerOne, AnswerRequests, Dispatch, codes};
+use adjutant_api::view::{AnswerOne, AnswerRequests, Dispatch, codes};
 use adjutant_core::RunStateKind;
 use serde_json::json;
 

@@ -23,7 +23,7 @@ fn kinds(home: &TestHome, run: &str) -> Vec<String> {
 }
 
 fn time(view: &Value, field: &str) -> Time {
-    adjutant::clock::parse_rfc3339(
+    adjutant_os::clock::parse_rfc3339(
         view[field]
             .as_str()
             .unwrap_or_else(|| panic!("{field}: {view}")),
@@ -31,7 +31,8 @@ fn time(view: &Value, field: &str) -> Time {
     .expect("a time")
 }
 
-/// Starts a run of two seconds, kills the hub once it works, and waits until its budget of four seconds is long over.
+/// Starts a run of two seconds, kills the hub once it works, and waits until its budget of four
+/// seconds is long over.
 fn work_without_a_hub(home: &TestHome, more: &[&str]) {
     let begun = Instant::now();
     let task = "touch begun; sleep 1; date +%s%3N > ended";
@@ -53,7 +54,8 @@ fn work_without_a_hub(home: &TestHome, more: &[&str]) {
     });
 }
 
-/// Checks the first reply of a new hub. `latest`: how long after its last command the run may have ended.
+/// Checks the first reply of a new hub. `latest`: how long after its last command the run may have
+/// ended.
 fn assert_done_in_time(home: &TestHome, latest: i64) {
     let first = home.ok(&["ps", "--all"]);
     assert!(

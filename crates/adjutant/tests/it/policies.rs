@@ -1,9 +1,10 @@
-//! Policies and grants: configured rules answer approvals, and one approval answers the same operation again.
+//! Policies and grants: configured rules answer approvals, and one approval answers the same
+//! operation again.
 
 use crate::changes::repository;
 use crate::mcp::Session;
 use crate::support::TestHome;
-use adjutant::link::WorkerAccess;
+use adjutant_api::protocol::WorkerAccess;
 use serde_json::{Value, json};
 use std::process::Command;
 
@@ -869,7 +870,8 @@ fn child_keeps_the_repository_policies_of_its_parent() {
         );
     }
     home.ok(&["policy", "trust"]);
-    // The parent removes the rules from its workspace, and delegates a task there and one elsewhere.
+    // The parent removes the rules from its workspace, and delegates a task there and one
+    // elsewhere.
     let child = [asks("git push"), asks("make")].join("\n");
     let delegate = |directory: Option<&str>| {
         let mut call = json!({"new_task_description": child, "wait_s": 0});

@@ -179,7 +179,8 @@ fn policies_changed_by_an_ended_run_need_trust() {
     home.start("next", &asks("deploy"));
     assert_eq!(answered_by(&home, 1), [Value::Null]);
     home.ok(&["cancel", "next"]);
-    // A file that cannot be used can contain the change as well, and a restart of the hub lifts no policy.
+    // A file that cannot be used can contain the change as well, and a restart of the hub lifts no
+    // policy.
     configure(&home, CAREFUL);
     home.start("fixed", "say ok");
     home.finished("fixed");

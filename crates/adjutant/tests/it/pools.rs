@@ -691,7 +691,8 @@ fn agent_sets_the_pool_of_its_runs() {
     assert_eq!(home.finished("b")["pool"], "default");
 }
 
-/// Creates a home whose agents `first` and `second` play Claude Code: each ends with what a file of its name says.
+/// Creates a home whose agents `first` and `second` play Claude Code: each ends with what a file of
+/// its name says.
 fn with_players(pools: &str) -> TestHome {
     let home = TestHome::new();
     let mut config = pools.to_owned();

@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 /// The variable that names the server's socket directory to a process whose homes are on it.
 const SERVER: &str = "ADJ_TEST_POSTGRES";
 
-/// Creates a database for a home and returns the setting. `None`: the homes of this process use SQLite.
+/// Creates a database for a home and returns the setting. `None`: the homes of this process use
+/// SQLite.
 pub fn store_of_this_run() -> Option<String> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let socket_dir = std::env::var(SERVER).ok()?;

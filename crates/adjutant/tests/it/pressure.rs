@@ -1,7 +1,7 @@
 //! Admission by the load of the machine, which these tests simulate.
 
 use crate::support::TestHome;
-use adjutant::view::Dispatch;
+use adjutant_api::view::Dispatch;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 
@@ -82,7 +82,7 @@ fn start_waits_until_the_pressure_has_passed() {
     home.start("next", "say next");
     let next = machine.waits_for("next", "memory_pressure");
     let why = next["queue"]["why"].as_str().expect("a reason");
-    assert!(why.contains("waited for memory 45 % of the last 10 s, the limit for a start is 40 % ([pressure] memory)"), "{why}");
+    assert!(why.contains("waited for memory 45 % of the last 10s, the limit for a start is 40 % ([pressure] memory)"), "{why}");
     let (listed, shown) = (home.ok(&["ps"]), home.ok(&["show", "next"]));
     assert!(
         listed.contains("queued: for memory")
@@ -179,7 +179,7 @@ fn newest_run_is_paused_and_resumes_automatically() {
     assert_eq!(home.show("older")["status"], "waiting_parent_reply");
     let events = home.ok(&["events", "newer"]);
     assert!(
-        events.contains("all tasks waited for memory 41 % of the last 10 s"),
+        events.contains("all tasks waited for memory 41 % of the last 10s"),
         "{events}"
     );
     machine.set("memory", 0, 0);

@@ -1,8 +1,9 @@
 //! Finds every process that was started by one test, even if the process hides its origin.
 //!
-//! A child inherits its parent's resource limits, and any user can read `/proc/<pid>/limits` of any process, even
-//! of one that is not dumpable (whose environment and working directory only root can read), has left its session,
-//! or has cleared its environment. The mark is the limit on real-time CPU time, which no test needs.
+//! A child inherits its parent's resource limits, and any user can read `/proc/<pid>/limits` of any
+//! process, even of one that is not dumpable (whose environment and working directory only root can
+//! read), has left its session, or has cleared its environment. The mark is the limit on real-time
+//! CPU time, which no test needs.
 //!
 //! `xtask` includes this file too.
 
@@ -139,16 +140,17 @@ fn check_sight_once() {
     }
 }
 
-/// Starts a process that is hard to find, an orphan in its own session that is not dumpable and has an empty
-/// environment, and panics unless it is found.
+/// Starts a process that is hard to find, an orphan in its own session that is not dumpable and has
+/// an empty environment, and panics unless it is found.
 fn check_sight() {
     let dir = tempfile::Builder::new()
         .prefix("adj-plant-")
         .tempdir()
         .expect("a temporary directory");
     let program = dir.path().join("sleep");
-    // A program that its user cannot read runs as a process that is not dumpable. It is copied by another program,
-    // because a descriptor open for writing in this process could be inherited by another thread's child.
+    // A program that its user cannot read runs as a process that is not dumpable. It is copied by
+    // another program, because a descriptor open for writing in this process could be inherited by
+    // another thread's child.
     let source = ["/usr/bin/sleep", "/bin/sleep"]
         .into_iter()
         .find(|path| Path::new(path).exists())

@@ -1,5 +1,5 @@
-//! The prompt as a program receives it, through command line, hub, guard and supervisor. A script plays each kind
-//! of CLI and records its arguments, input and environment.
+//! The prompt as a program receives it, through command line, hub, guard and supervisor. A script
+//! plays each kind of CLI and records its arguments, input and environment.
 
 use crate::support::TestHome;
 use serde_json::Value;
@@ -52,7 +52,8 @@ fn lines_of(way: Way) -> &'static str {
 
 const MEGABYTES: usize = 2 << 20;
 
-/// Returns prompts that could be misinterpreted: as an option, a file, a command, by a shell or a terminal.
+/// Returns prompts that could be misinterpreted: as an option, a file, a command, by a shell or a
+/// terminal.
 fn prompts() -> Vec<(&'static str, String)> {
     let mut prompts: Vec<(&'static str, String)> = [
         ("dash", "-"),
@@ -298,7 +299,8 @@ fn takes_every_prompt_as_it_is(preset: &str, way: Way) {
         let view = stage.home.finished(name);
         assert_eq!(view["outcome"], "succeeded", "{name}: {view}");
         let (text, argv) = stage.given(name);
-        // The statement comes first, so that a prompt is never at the beginning; then the exact prompt.
+        // The statement comes first, so that a prompt is never at the beginning; then the exact
+        // prompt.
         let (statement, task) = text
             .split_once("\n---\n")
             .unwrap_or_else(|| panic!("{name}: {text:?}"));

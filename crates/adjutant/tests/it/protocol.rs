@@ -1,5 +1,5 @@
-//! The original protocol's checklist: its four protocol tests and all its validation criteria, as a parent over
-//! MCP, with agents that know Adjutant only from their prompt.
+//! The original protocol's checklist: its four protocol tests and all its validation criteria, as a
+//! parent over MCP, with agents that know Adjutant only from their prompt.
 
 use crate::mcp::Session;
 use crate::signals::{REPORT, home_with};
@@ -249,7 +249,8 @@ fn malformed_signal_names_the_rule_and_is_no_success() {
     }
 }
 
-/// Parent detection: signals detected, extraction works, field parsing accurate, response appropriate.
+/// Parent detection: signals detected, extraction works, field parsing accurate, response
+/// appropriate.
 #[test]
 fn each_signal_reaches_the_parent_once_with_every_field() {
     let home = home_with(&format!(

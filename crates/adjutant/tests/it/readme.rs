@@ -20,7 +20,8 @@ const ADJ: &str = env!("CARGO_BIN_EXE_adj");
 /// The only target that the repository's checks build and run.
 const BUILT_TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// A release has packages only for targets that were built and tested, and the documents name no other.
+/// A release has packages only for targets that were built and tested, and the documents name no
+/// other.
 #[test]
 fn release_has_only_targets_that_were_built() {
     let target =
@@ -41,8 +42,8 @@ fn release_has_only_targets_that_were_built() {
         );
     }
     assert!(
-        README.contains("does not compile on macOS yet")
-            && INSTALL.contains("does not compile on\nmacOS yet")
+        README.contains("compiles for macOS, but cannot run there yet")
+            && INSTALL.contains("compiles for macOS,\nbut cannot run there yet")
     );
 }
 
@@ -495,7 +496,8 @@ fn no_process_wakes_up_while_all_wait() {
         "hub, waiter, and guard, supervisor and agent twice: {:?}",
         home.processes()
     );
-    // Polling at any usual interval would show in this time. Work left over from the start or a call ends first.
+    // Polling at any usual interval would show in this time. Work left over from the start or a
+    // call ends first.
     let quiet = Duration::from_millis(1500);
     home.until("a time in which nothing wakes up", || {
         let count = || {

@@ -1,4 +1,5 @@
-//! Results: reconstructed ones if the last message says nothing, the reason of the end, and long ones.
+//! Results: reconstructed ones if the last message says nothing, the reason of the end, and long
+//! ones.
 
 use crate::changes::{git, repository, start};
 use crate::mcp::{Session, text};

@@ -1,7 +1,7 @@
 //! Text shown to the person is complete and cannot pass for something else.
 
 use crate::support::TestHome;
-use adjutant::view::{Cancel, Dispatch, Wait, WaitUntil};
+use adjutant_api::view::{Cancel, Dispatch, Wait, WaitUntil};
 
 #[test]
 fn preview_keeps_its_indentation() {

@@ -1,12 +1,13 @@
 //! The tests can see the processes that they look for, as any user.
 
 use crate::support::{TestHome, kill, lock_pid};
-use adjutant::process::Lock;
+use adjutant_os::process::Lock;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 const ADJ: &str = env!("CARGO_BIN_EXE_adj");
 
-/// An agent that leaves an orphan with another name, in another session and directory, with an empty environment.
+/// An agent that leaves an orphan with another name, in another session and directory, with an
+/// empty environment.
 const HIDES: &str = "containment = \"subreaper\"\n[agents.hider]\nharness = \"plain\"\n\
     command = [\"/bin/bash\", \"-c\", \"(cd / && setsid env -i bash -c 'exec -a hidden sleep 600' > /dev/null 2>&1 < /dev/null &); echo ready; sleep 600\"]\n";
 

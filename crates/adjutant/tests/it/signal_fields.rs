@@ -1,5 +1,5 @@
-//! Every field of the original protocol's signals, with its own examples, reaches the parent and returns to the
-//! run. Text of others never forms a line of Adjutant in a prompt.
+//! Every field of the original protocol's signals, with its own examples, reaches the parent and
+//! returns to the run. Text of others never forms a line of Adjutant in a prompt.
 
 use crate::mcp::Session;
 use crate::signals::{REPORT, home_with};
@@ -17,7 +17,8 @@ fn prompt(home: &TestHome, run: &str, n: u32) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Returns a script that prints a block of the run once, and succeeds when its prompt contains `heading`.
+/// Returns a script that prints a block of the run once, and succeeds when its prompt contains
+/// `heading`.
 fn prints(block: &str, heading: &str) -> String {
     format!(
         "if told '{heading}'; then {REPORT} success done; exit 0; fi\nsed \"s/ME/$id/\" <<'END'\n{block}END\n"

@@ -1,11 +1,12 @@
-//! Signal blocks in a run's output: asking, stopping and reporting; the run is parked, resumed and notified.
+//! Signal blocks in a run's output: asking, stopping and reporting; the run is parked, resumed and
+//! notified.
 
 use crate::support::TestHome;
-use adjutant::view::ReadLogs;
+use adjutant_api::view::ReadLogs;
 use serde_json::json;
 
-/// Creates a home with the agent `scribe`, a program that knows Adjutant only from its prompt. `$id` is its run,
-/// and `told` checks whether the prompt contains a text.
+/// Creates a home with the agent `scribe`, a program that knows Adjutant only from its prompt.
+/// `$id` is its run, and `told` checks whether the prompt contains a text.
 pub fn home_with(script: &str) -> TestHome {
     let home = TestHome::with_config(
         "[agents.scribe]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"SCRIPT\"]\ngrace = \"1s\"\n",

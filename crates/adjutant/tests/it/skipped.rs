@@ -30,7 +30,8 @@ pub fn note(why: &str) {
         .or_default() += 1;
 }
 
-/// Lists the reasons. It is called after the test harness, which captures the output of passing tests.
+/// Lists the reasons. It is called after the test harness, which captures the output of passing
+/// tests.
 extern "C" fn list() {
     let skipped = SKIPPED.lock().unwrap_or_else(PoisonError::into_inner);
     let lines: String = skipped

@@ -3,7 +3,7 @@
 use crate::changes::{git, repository, start};
 use crate::kills::Disk;
 use crate::support::TestHome;
-use adjutant::view::{ReadEvents, UndoRun, Wait, WaitOutcome, WaitUntil};
+use adjutant_api::view::{ReadEvents, UndoRun, Wait, WaitOutcome, WaitUntil};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -38,7 +38,8 @@ fn failures(home: &TestHome, run: &str) -> usize {
         .count()
 }
 
-/// An agent with the protocol of Claude Code. Its first turn ends after a message has arrived, its second when the FIFO is opened.
+/// An agent with the protocol of Claude Code. Its first turn ends after a message has arrived, its
+/// second when the FIFO is opened.
 const TWO_TURNS: &str = r#"#!/bin/sh
 case "$1" in --version) echo "99.0.0 (Claude Code)"; exit 0;; esac
 printf '{"type":"system","subtype":"init","session_id":"3b241101-e2bb-4255-8caf-4136c566a962"}\n'
@@ -569,7 +570,8 @@ fn run_that_is_claimed_during_an_undo_starts_after_it() {
     fs::remove_file(fifo).expect("it is there");
 }
 
-/// The first snapshot of a run whose start could not be kept has its work. Restoring it would undo nothing.
+/// The first snapshot of a run whose start could not be kept has its work. Restoring it would undo
+/// nothing.
 #[test]
 fn undo_is_refused_if_the_state_before_the_run_was_not_kept() {
     let home = repository();
@@ -616,7 +618,8 @@ fn undo_is_refused_if_the_state_before_the_run_was_not_kept() {
     );
 }
 
-/// The supervisor dies while it takes the last snapshot, then the hub while it takes one before an undo.
+/// The supervisor dies while it takes the last snapshot, then the hub while it takes one before an
+/// undo.
 #[test]
 fn kill_within_a_later_snapshot_loses_none() {
     for failpoint in ["snapshot.before_tree", "snapshot.before_ref"] {

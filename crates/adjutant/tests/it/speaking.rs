@@ -1,9 +1,9 @@
-//! The page for authors of agents matches the code: its examples are parsed, its grammar names every signal, and
-//! what its schema accepts is parsed exactly.
+//! The page for authors of agents matches the code: its examples are parsed, its grammar names
+//! every signal, and what its schema accepts is parsed exactly.
 
-use adjutant::signal::{Found, Scanner, interpret};
 use adjutant_core::signal::{Own, Reading, SignalError, SignalKind};
 use adjutant_core::{RunId, Time};
+use adjutant_stream::signal::{FoundSignal, Scanner, interpret};
 use serde_json::{Map, Value, json};
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ fn own() -> RunId {
 
 fn read(text: &str) -> Vec<Reading> {
     let mut scanner = Scanner::default();
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<FoundSignal> = Vec::new();
     scanner.feed(text, &mut |one| found.push(one));
     scanner.end(&mut |one| found.push(one));
     found
@@ -201,7 +201,8 @@ fn what_the_schema_accepts_is_parsed_exactly() {
     let mut hold = |object: &Value| {
         let text = format!("{object}\n");
         let signals = read(&text);
-        // The schema describes what to write. Adjutant also reads words that differ from it in ways that leave no doubt.
+        // The schema describes what to write. Adjutant also reads words that differ from it in ways
+        // that leave no doubt.
         let is_valid = fits(&schema, &schema, object);
         match signals.as_slice() {
             [Reading::Exact(_)] if is_valid => taken += 1,

@@ -1,11 +1,11 @@
-//! The ways in which agents write signals: whatever the spelling, a signal is read if its meaning is certain; otherwise its
-//! author is notified. None is lost unseen.
+//! The ways in which agents write signals: whatever the spelling, a signal is read if its meaning
+//! is certain; otherwise its author is notified. None is lost unseen.
 
 use crate::signals::home_with;
 use crate::support::TestHome;
-use adjutant::signal::{Found, Scanner, interpret, kind_of};
 use adjutant_core::signal::{Own, Reading, Signal, SignalError, SignalKind};
 use adjutant_core::{RunId, Time};
+use adjutant_stream::signal::{FoundSignal, Scanner, interpret, kind_of};
 use serde_json::json;
 
 /// Stands for the run's id in a spelling.
@@ -433,7 +433,7 @@ fn main_text(signal: &Signal) -> (SignalKind, &str) {
     }
 }
 
-fn scan(text: &str) -> Vec<Found> {
+fn scan(text: &str) -> Vec<FoundSignal> {
     let mut scanner = Scanner::default();
     let mut found = Vec::new();
     scanner.feed(text, &mut |one| found.push(one));
@@ -442,7 +442,7 @@ fn scan(text: &str) -> Vec<Found> {
 }
 
 /// Returns the spellings that a reader does not treat as expected.
-fn misread(read: impl Fn(&Found) -> Reading) -> Vec<String> {
+fn misread(read: impl Fn(&FoundSignal) -> Reading) -> Vec<String> {
     let mut problems = Vec::new();
     for Spelling { text, expected } in spellings() {
         let text = text.replace(ID, &own().to_string());
@@ -469,7 +469,7 @@ fn misread(read: impl Fn(&Found) -> Reading) -> Vec<String> {
     problems
 }
 
-fn real(found: &Found) -> Reading {
+fn real(found: &FoundSignal) -> Reading {
     interpret(
         found,
         Own {
@@ -495,13 +495,14 @@ fn every_spelling_is_read_or_reported() {
 
 #[test]
 fn spellings_find_planted_faults() {
-    // A reader that accepts only what is valid as it stands, one that cuts values at `#`, and one that drops what it cannot read.
-    let strict = |found: &Found| match real(found) {
+    // A reader that accepts only what is valid as it stands, one that cuts values at `#`, and one
+    // that drops what it cannot read.
+    let strict = |found: &FoundSignal| match real(found) {
         Reading::Flat { .. } => Reading::Ignored(SignalError::Unclosed),
         other => other,
     };
-    let cutting = |found: &Found| match found {
-        Found::Block {
+    let cutting = |found: &FoundSignal| match found {
+        FoundSignal::Block {
             kind,
             text,
             is_closed,
@@ -510,7 +511,7 @@ fn spellings_find_planted_faults() {
                 .lines()
                 .map(|line| format!("{}\n", line.split(" #").next().unwrap_or(line)))
                 .collect();
-            real(&Found::Block {
+            real(&FoundSignal::Block {
                 kind: *kind,
                 text,
                 is_closed: *is_closed,
@@ -518,7 +519,7 @@ fn spellings_find_planted_faults() {
         }
         other => real(other),
     };
-    let dropping = |found: &Found| match real(found) {
+    let dropping = |found: &FoundSignal| match real(found) {
         Reading::Unreadable { why, .. } => Reading::Ignored(why),
         other => other,
     };

@@ -1,7 +1,7 @@
 //! Silent agents.
 
 use crate::support::TestHome;
-use adjutant::view::{ReadEvents, Wait, WaitOutcome, WaitUntil};
+use adjutant_api::view::{ReadEvents, Wait, WaitOutcome, WaitUntil};
 use adjutant_core::EventKind;
 
 /// Several times the silence that is allowed here.

@@ -50,7 +50,8 @@ fn prompt(home: &TestHome, run: &str, n: u32) -> String {
     std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Asserts that the run has resumed exactly once, with its state, and has finished. Returns its prompt.
+/// Asserts that the run has resumed exactly once, with its state, and has finished. Returns its
+/// prompt.
 fn resumed_once(home: &TestHome, run: &str) -> String {
     let view = home.finished(run);
     assert_eq!(

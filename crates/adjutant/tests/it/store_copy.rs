@@ -127,7 +127,7 @@ fn fill(file: &Connection) {
             .expect("texts")
     };
     let tables = texts(
-        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE '%\\_fts%' ESCAPE '\\' AND name <> 'wipes'",
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%' AND name NOT LIKE '%\\_fts%' ESCAPE '\\'",
     );
     for table in tables {
         let is_empty: bool = file

@@ -3,11 +3,11 @@
 pub use crate::processes::kill;
 use crate::processes::{self, Mark, Process};
 use crate::skipped;
-use adjutant::client::Client;
-use adjutant::config::Home;
-use adjutant::link::AttemptDir;
-use adjutant::process::lock::holder_pid;
-use adjutant::view::{Call, ErrorView, ReadEvents};
+use adjutant_api::protocol::AttemptDir;
+use adjutant_api::view::{Call, ErrorView, ReadEvents};
+use adjutant_home::config::Home;
+use adjutant_net::hub_client::Client;
+use adjutant_os::process::lock::holder_pid;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,12 +23,12 @@ const SILENT_CHANGE_MS: u64 = 200;
 /// How long a process may hold a lock without being found, or exist after releasing it.
 const UNSEEN_MAX: Duration = Duration::from_secs(2);
 
-/// A variable with which a hub does not know the load of the machine, so that a loaded host delays and pauses nothing.
-/// Other failpoints have the same effect.
+/// A variable with which a hub does not know the load of the machine, so that a loaded host delays
+/// and pauses nothing. Other failpoints have the same effect.
 pub const UNKNOWN_LOAD: (&str, &str) = ("ADJ_FAILPOINT", "pressure=/dev/null");
 
-/// Returns the path of a certificate or key in the fixtures: an authority, and of it a certificate for `localhost` that is
-/// valid (`server`), and one that has expired.
+/// Returns the path of a certificate or key in the fixtures: an authority, and of it a certificate
+/// for `localhost` that is valid (`server`), and one that has expired.
 pub fn tls_fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/fixtures/tls")
@@ -328,13 +328,13 @@ impl TestHome {
     }
 
     pub fn hub_pid(&self) -> u32 {
-        self.call(&adjutant::view::GetHub {}, "")
+        self.call(&adjutant_api::view::GetHub {}, "")
             .expect("a hub runs")
             .pid
     }
 
-    /// Returns the processes of this home: those started by [`Self::command`], directly or indirectly, and those
-    /// that name the home. Panics if they cannot be seen here.
+    /// Returns the processes of this home: those started by [`Self::command`], directly or
+    /// indirectly, and those that name the home. Panics if they cannot be seen here.
     pub fn processes(&self) -> Vec<(u32, String)> {
         let living = self.living().unwrap_or_else(|unseen| panic!("{unseen}"));
         living
@@ -369,7 +369,8 @@ impl TestHome {
         }
     }
 
-    /// Processes whose arguments, environment or working directory name the home, as far as these can be read.
+    /// Processes whose arguments, environment or working directory name the home, as far as these
+    /// can be read.
     fn naming_home(&self) -> Vec<Process> {
         let marks = [
             self.dir.path().display().to_string(),
@@ -425,8 +426,8 @@ impl TestHome {
             .is_ok_and(|stat| !stat.contains(") Z "))
     }
 
-    /// Returns the processes of one run: all of this home except those known to belong to the hub, the test or
-    /// another run. A process that hides its origin counts for every run.
+    /// Returns the processes of one run: all of this home except those known to belong to the hub,
+    /// the test or another run. A process that hides its origin counts for every run.
     pub fn processes_of(&self, run_id: &str) -> Vec<(u32, String)> {
         let living = self.living().unwrap_or_else(|unseen| panic!("{unseen}"));
         let parents = processes::parents();
@@ -534,8 +535,8 @@ pub fn skip(why: &str) {
     skipped::note(why);
 }
 
-/// Returns whether a test that needs root can run. If not, the test is reported as skipped, which is not a failure:
-/// `.ci/run` runs the tests that ask as both users.
+/// Returns whether a test that needs root can run. If not, the test is reported as skipped, which
+/// is not a failure: `.ci/run` runs the tests that ask as both users.
 pub fn is_root(why: &str) -> bool {
     let is_root = rustix::process::geteuid().is_root();
     if !is_root {

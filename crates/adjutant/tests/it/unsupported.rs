@@ -1,5 +1,5 @@
-//! Permission profiles that an agent does not support are refused wherever a run would start, before anything is
-//! changed.
+//! Permission profiles that an agent does not support are refused wherever a run would start,
+//! before anything is changed.
 
 use crate::chats::{client, said, start};
 use crate::support::{Ran, TestHome};
@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 
 const WHY: &str = "it asks for nothing before it uses a tool";
 
-/// Returns the configuration of a CLI that prints its input. `profiles` is the table of its permissions.
+/// Returns the configuration of a CLI that prints its input. `profiles` is the table of its
+/// permissions.
 fn declared(profiles: &str) -> String {
     format!(
         "[agents.free]\nharness = \"free\"\n[presets.free]\ntitle = \"Free\"\ndriver = \"plain\"\ncommand = [\"/bin/cat\"]\n\

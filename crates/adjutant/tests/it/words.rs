@@ -1,11 +1,12 @@
-//! Documentation and sources use the project's terms. Rejected words are listed with what to write instead.
+//! Documentation and sources use the project's terms. Rejected words are listed with what to write
+//! instead.
 
 use regex::Regex;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-/// A pattern in lower case, and what to write instead. Text in backquotes is exempt, because it names files and
-/// commands.
+/// A pattern in lower case, and what to write instead. Text in backquotes is exempt, because it
+/// names files and commands.
 const REJECTED: &[(&str, &str)] = &[
     (r"\banew\b", "again, restart, resume, a new attempt"),
     (r"\b(beg[aiu]ns?|begun) (again|over)\b", "restart, resume"),

@@ -31,7 +31,8 @@ impl Call {
         if let Some(title) = incoming["title"].as_str()
             && !self.titles.iter().any(|known| known == title)
         {
-            // The last place holds the newest title, so a call with too many titles still shows a foreign one.
+            // The last place holds the newest title, so a call with too many titles still shows a
+            // foreign one.
             self.titles.truncate(TITLES_MAX - 1);
             self.titles.push(title.to_owned());
         }
@@ -55,8 +56,8 @@ impl Call {
         }
     }
 
-    /// Uses the text of the content as the input, if the input itself is missing. Text that is not JSON becomes a
-    /// string: it names no file, and is not an input of one of Adjutant's tools.
+    /// Uses the text of the content as the input, if the input itself is missing. Text that is not
+    /// JSON becomes a string: it names no file, and is not an input of one of Adjutant's tools.
     pub(super) fn use_content_as_input(&mut self) {
         if self.input.is_null()
             && let Some(text) = self.pending_text.take().filter(|text| !text.is_empty())
@@ -93,9 +94,9 @@ impl Call {
         )
     }
 
-    /// Returns whether `other`, a later state of the call, has another effect: a field of the input has another value, a
-    /// new field names a command, a place or an address that was not stated, or another file is changed. Other input that
-    /// only becomes known, and output, do not count.
+    /// Returns whether `other`, a later state of the call, has another effect: a field of the input
+    /// has another value, a new field names a command, a place or an address that was not stated,
+    /// or another file is changed. Other input that only becomes known, and output, do not count.
     pub(super) fn has_different_effect(&self, other: &Self, cwd: &Path) -> bool {
         let (before, now) = (self.diff_paths(), other.diff_paths());
         let is_other_file = !before.is_empty() && now.iter().any(|file| !before.contains(file));
@@ -168,8 +169,8 @@ impl Call {
     }
 }
 
-/// Merges a later description of an input into an earlier one. A field that the later one omits stays: some agents
-/// repeat only a part of the input in a permission request.
+/// Merges a later description of an input into an earlier one. A field that the later one omits
+/// stays: some agents repeat only a part of the input in a permission request.
 fn merge_input(known: &mut Value, incoming: &Value, depth: usize) {
     match (known, incoming) {
         (Value::Object(known), Value::Object(fields))
@@ -187,7 +188,8 @@ fn merge_input(known: &mut Value, incoming: &Value, depth: usize) {
     }
 }
 
-/// Returns whether the merged object is of limited size. A larger one is replaced, which counts as a change.
+/// Returns whether the merged object is of limited size. A larger one is replaced, which counts as
+/// a change.
 fn is_mergeable(known: &Map<String, Value>, fields: &Map<String, Value>) -> bool {
     known.len()
         + fields
@@ -197,7 +199,8 @@ fn is_mergeable(known: &Map<String, Value>, fields: &Map<String, Value>) -> bool
         <= FIELDS_MAX
 }
 
-/// Parts of the names of fields that name a file or a directory, and of those that decide what is executed or called.
+/// Parts of the names of fields that name a file or a directory, and of those that decide what is
+/// executed or called.
 const PLACES: [&str; 4] = ["path", "file", "dir", "cwd"];
 const ACTIONS: [&str; 8] = [
     "command", "cmd", "script", "code", "arg", "sudo", "url", "uri",
@@ -212,7 +215,8 @@ fn names_place(name: &str) -> bool {
     has_part(name, &PLACES) && !has_part(name, &ACTIONS)
 }
 
-/// Returns a path of a call in full, without `.` as a part. `..` stays: what it leads to depends on links.
+/// Returns a path of a call in full, without `.` as a part. `..` stays: what it leads to depends on
+/// links.
 fn in_full(cwd: &Path, path: &str) -> PathBuf {
     cwd.join(path).components().collect()
 }

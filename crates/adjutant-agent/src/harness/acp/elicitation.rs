@@ -1,7 +1,7 @@
 //! Elicitations of an ACP agent, which become questions to the run's parent.
 
 use super::Acp;
-use super::form::{Form, Reply};
+use super::form::{Form, FormReply};
 use crate::harness::step::{Elicitation, Step, line};
 use serde_json::{Value, json};
 
@@ -51,7 +51,7 @@ impl Acp {
         let form = match Form::read(params) {
             Ok(form) => form,
             Err(why) => {
-                let error = json!({ "code": INVALID_PARAMS, "message": why });
+                let error = json!({ "code": INVALID_PARAMS, "message": why.to_string() });
                 return vec![
                     Step::Note(format!("! an elicitation was refused: {why}")),
                     Step::Write(line(&json!({ "jsonrpc": "2.0", "id": id, "error": error }))),
@@ -77,9 +77,9 @@ impl Acp {
         };
         let result = match answers.map(|answers| pending.form.answer(answers)) {
             None => json!({ "action": "cancel" }),
-            Some(Reply::Accepted(content)) => json!({ "action": "accept", "content": content }),
-            Some(Reply::Declined) => json!({ "action": "decline" }),
-            Some(Reply::Retry(questions)) if pending.tries < TRIES_MAX => {
+            Some(FormReply::Accepted(content)) => json!({ "action": "accept", "content": content }),
+            Some(FormReply::Declined) => json!({ "action": "decline" }),
+            Some(FormReply::Retry(questions)) if pending.tries < TRIES_MAX => {
                 pending.tries += 1;
                 self.elicitations.insert(id.to_owned(), pending);
                 return vec![Step::Elicit(Elicitation {
@@ -87,7 +87,7 @@ impl Acp {
                     questions,
                 })];
             }
-            Some(Reply::Retry(_)) => {
+            Some(FormReply::Retry(_)) => {
                 let note = format!(
                     "! an elicitation was cancelled: {TRIES_MAX} answers did not fit its form"
                 );

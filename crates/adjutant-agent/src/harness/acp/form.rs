@@ -1,10 +1,11 @@
 //! Turns the form of an elicitation into questions, and their answers into the form's content.
 //!
-//! A form's schema is flat: strings (free, or one of a list), numbers, booleans, and several values of a list. Other
-//! modes, such as a page to open, are refused, since there may be no person to open it.
+//! A form's schema is flat: strings (free, or one of a list), numbers, booleans, and several values
+//! of a list. Other modes, such as a page to open, are refused, since there may be no person to
+//! open it.
 
 use crate::harness::step::Question;
-use adjutant_core::limits;
+use adjutant_core::{limits, shorten};
 use serde_json::{Map, Value, json};
 
 /// Maximum number of fields that a form may have.
@@ -64,9 +65,55 @@ pub(super) struct Form {
     values: Vec<Option<Value>>,
 }
 
+/// Why a form cannot be turned into questions.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum FormError {
+    #[error("elicitation by a URL is not supported by this client: ask with a form")]
+    Url,
+    #[error("no elicitation mode {0:?} in this client: use form")]
+    Mode(String),
+    #[error("the elicitation has no message")]
+    NoMessage,
+    #[error("the properties of the elicitation's schema are not an object")]
+    Properties,
+    #[error("the elicitation has {0} fields, the limit is {FIELDS_MAX}")]
+    TooManyFields(usize),
+    #[error("the type of the field {0:?} is not known to this client")]
+    UnknownType(String),
+    #[error("{list} of the field {name:?} {problem}")]
+    List {
+        name: String,
+        /// The part of the schema that lists the values.
+        list: &'static str,
+        problem: ListProblem,
+    },
+}
+
+/// Why the values of a field cannot be offered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum ListProblem {
+    #[error("is no list of values")]
+    Missing,
+    #[error("has a value that cannot be offered")]
+    BadValue,
+}
+
+/// Why an answer does not fit its field.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+enum AnswerError {
+    #[error("{answer:?} is not {expected}")]
+    Unexpected { answer: String, expected: String },
+    #[error("{count} values given; choose {}", range(Some(min), max.as_ref()))]
+    Count {
+        count: u64,
+        min: u64,
+        max: Option<u64>,
+    },
+}
+
 /// The result of answering a form.
 #[derive(Debug, PartialEq)]
-pub(super) enum Reply {
+pub(super) enum FormReply {
     /// The content of the completed form.
     Accepted(Value),
     Declined,
@@ -79,26 +126,19 @@ impl Form {
     ///
     /// # Errors
     /// The form cannot be turned into questions.
-    pub(super) fn read(params: &Value) -> Result<Self, String> {
+    pub(super) fn read(params: &Value) -> Result<Self, FormError> {
         match params["mode"].as_str() {
             None | Some("form") => {}
-            Some("url") => {
-                return Err(
-                    "elicitation by a URL is not supported by this client: ask with a form"
-                        .to_owned(),
-                );
-            }
+            Some("url") => return Err(FormError::Url),
             Some(other) => {
-                return Err(format!(
-                    "no elicitation mode {:?} in this client: use form",
-                    crate::text::head(other, LABEL_BYTES_MAX)
-                ));
+                let mode = shorten::to_bytes(other, LABEL_BYTES_MAX).into_owned();
+                return Err(FormError::Mode(mode));
             }
         }
         let message = params["message"]
             .as_str()
             .filter(|message| !message.trim().is_empty())
-            .ok_or("the elicitation has no message")?;
+            .ok_or(FormError::NoMessage)?;
         let schema = &params["requestedSchema"];
         let required: Vec<&str> = schema["required"]
             .as_array()
@@ -109,17 +149,10 @@ impl Form {
         let properties = match &schema["properties"] {
             Value::Null => &Map::new(),
             Value::Object(properties) => properties,
-            _ => {
-                return Err(
-                    "the properties of the elicitation's schema are not an object".to_owned(),
-                );
-            }
+            _ => return Err(FormError::Properties),
         };
         if properties.len() > FIELDS_MAX {
-            return Err(format!(
-                "the elicitation has {} fields, the limit is {FIELDS_MAX}",
-                properties.len()
-            ));
+            return Err(FormError::TooManyFields(properties.len()));
         }
         let fields = properties
             .iter()
@@ -153,7 +186,7 @@ impl Form {
     }
 
     /// Handles the answers to the open questions, in their order.
-    pub(super) fn answer(&mut self, answers: &[String]) -> Reply {
+    pub(super) fn answer(&mut self, answers: &[String]) -> FormReply {
         let is = |answer: &String, word: &str| answer.trim().eq_ignore_ascii_case(word);
         let open: Vec<usize> = (0..self.fields.len())
             .filter(|n| self.values[*n].is_none())
@@ -165,14 +198,14 @@ impl Form {
                     .is_some_and(|at| self.fields[*at].offers(DECLINE))
         };
         if answers.iter().enumerate().any(declines) {
-            return Reply::Declined;
+            return FormReply::Declined;
         }
         if self.fields.is_empty() {
             let [answer] = answers else {
-                return Reply::Declined;
+                return FormReply::Declined;
             };
             return if is(answer, ACCEPT) {
-                Reply::Accepted(json!({}))
+                FormReply::Accepted(json!({}))
             } else {
                 self.ask_again(&[(0, format!("answer {ACCEPT} or {DECLINE}"))])
             };
@@ -181,7 +214,7 @@ impl Form {
         for (at, answer) in open.into_iter().zip(answers) {
             match self.fields[at].value(answer) {
                 Ok(value) => self.values[at] = Some(value),
-                Err(why) => wrong.push((at, why)),
+                Err(error) => wrong.push((at, error.to_string())),
             }
         }
         if !wrong.is_empty() || self.values.iter().any(Option::is_none) {
@@ -192,12 +225,12 @@ impl Form {
             .iter()
             .zip(&self.values)
             .filter_map(|(field, value)| Some((field.name.clone(), value.clone()?)));
-        Reply::Accepted(Value::Object(
+        FormReply::Accepted(Value::Object(
             filled.filter(|(_, value)| !value.is_null()).collect(),
         ))
     }
 
-    fn ask_again(&self, wrong: &[(usize, String)]) -> Reply {
+    fn ask_again(&self, wrong: &[(usize, String)]) -> FormReply {
         let open = (0..self.fields.len().max(1))
             .filter(|n| self.values.get(*n).is_none_or(Option::is_none));
         let mut questions = self.questions();
@@ -210,57 +243,18 @@ impl Form {
                 question.context = Some(format!("the previous answer was invalid: {why}{context}"));
             }
         }
-        Reply::Retry(questions)
+        FormReply::Retry(questions)
     }
 }
 
 impl Field {
-    fn read(name: &str, schema: &Value, is_required: bool) -> Result<Self, String> {
+    fn read(name: &str, schema: &Value, is_required: bool) -> Result<Self, FormError> {
         let text = |key: &str| {
             schema[key]
                 .as_str()
-                .map(|text| crate::text::head(text, LABEL_BYTES_MAX).to_owned())
+                .map(|text| shorten::to_bytes(text, LABEL_BYTES_MAX).into_owned())
         };
-        let number = |key: &str| schema[key].as_f64();
-        let choices = |list: &Value, items: &str| {
-            choices(list).map_err(|why| format!("{items} of the field {name:?} {why}"))
-        };
-        let kind = match schema["type"].as_str() {
-            Some("string") if !schema["oneOf"].is_null() => {
-                Kind::OneOf(choices(&schema["oneOf"], "oneOf")?)
-            }
-            Some("string") if !schema["enum"].is_null() => {
-                Kind::OneOf(choices(&schema["enum"], "enum")?)
-            }
-            Some("string") => Kind::Text {
-                length_min: schema["minLength"].as_u64().unwrap_or(0),
-                length_max: schema["maxLength"].as_u64(),
-            },
-            Some(word @ ("number" | "integer")) => Kind::Number {
-                is_integer: word == "integer",
-                min: number("minimum"),
-                max: number("maximum"),
-            },
-            Some("boolean") => Kind::Boolean,
-            Some("array") => {
-                let items = &schema["items"];
-                let list = if items["anyOf"].is_null() {
-                    &items["enum"]
-                } else {
-                    &items["anyOf"]
-                };
-                Kind::SomeOf {
-                    choices: choices(list, "items")?,
-                    items_min: schema["minItems"].as_u64().unwrap_or(0),
-                    items_max: schema["maxItems"].as_u64(),
-                }
-            }
-            _ => {
-                return Err(format!(
-                    "the type of the field {name:?} is not known to this client"
-                ));
-            }
-        };
+        let kind = Kind::read(name, schema)?;
         let label = text("title")
             .filter(|title| !title.trim().is_empty())
             .unwrap_or_else(|| name.to_owned());
@@ -364,98 +358,137 @@ impl Field {
     }
 
     /// Parses an answer.
-    fn value(&self, answer: &str) -> Result<Value, String> {
+    fn value(&self, answer: &str) -> Result<Value, AnswerError> {
         let word = answer.trim();
         if !self.is_required && word.eq_ignore_ascii_case(SKIP) && !self.offers(SKIP) {
             return Ok(Value::Null);
         }
-        let wrong = || {
-            Err(format!(
-                "{:?} is not {}",
-                crate::text::head(word, LABEL_BYTES_MAX),
-                self.expected()
-            ))
-        };
-        match &self.kind {
+        let value = match &self.kind {
             Kind::Text {
                 length_min,
                 length_max,
-            } => {
-                let length = answer.chars().count() as u64;
-                if length < *length_min || length_max.is_some_and(|max| length > max) {
-                    wrong()
-                } else {
-                    Ok(answer.into())
-                }
-            }
+            } => text_value(answer, *length_min, *length_max),
             Kind::Number {
                 is_integer,
                 min,
                 max,
-            } => {
-                let is_within = |number: f64| {
-                    min.is_none_or(|min| number >= min) && max.is_none_or(|max| number <= max)
-                };
-                let whole = word
-                    .parse::<i64>()
-                    .ok()
-                    .filter(|whole| is_within(*whole as f64))
-                    .map(Value::from);
-                let real = || {
-                    word.parse::<f64>()
-                        .ok()
-                        .filter(|real| real.is_finite() && is_within(*real))
-                        .map(Value::from)
-                };
-                whole
-                    .or_else(|| if *is_integer { None } else { real() })
-                    .map_or_else(wrong, Ok)
-            }
-            Kind::Boolean => match word.to_ascii_lowercase().as_str() {
-                "yes" | "true" | "y" => Ok(true.into()),
-                "no" | "false" | "n" => Ok(false.into()),
-                _ => wrong(),
-            },
-            Kind::OneOf(choices) => {
-                find(choices, word).map_or_else(wrong, |choice| Ok(choice.value.as_str().into()))
-            }
+            } => number_value(word, *is_integer, *min, *max),
+            Kind::Boolean => boolean_value(word),
+            Kind::OneOf(choices) => find(choices, word).map(|choice| choice.value.as_str().into()),
             Kind::SomeOf {
                 choices,
                 items_min,
                 items_max,
-            } => {
-                let words = word
-                    .split([',', '\n'])
-                    .map(str::trim)
-                    .filter(|word| !word.is_empty());
-                let Some(chosen) = words
-                    .map(|word| find(choices, word))
-                    .collect::<Option<Vec<_>>>()
-                else {
-                    return wrong();
-                };
-                let count = chosen.len() as u64;
-                if count < *items_min || items_max.is_some_and(|max| count > max) {
-                    return Err(format!(
-                        "{count} values given; choose {}",
-                        range(Some(items_min), items_max.as_ref())
-                    ));
+            } => match chosen(choices, word) {
+                Some(values) => {
+                    check_count(values.len() as u64, *items_min, *items_max)?;
+                    Some(values.into_iter().collect())
                 }
-                Ok(chosen
-                    .into_iter()
-                    .map(|choice| choice.value.as_str())
-                    .collect())
+                None => None,
+            },
+        };
+        value.ok_or_else(|| AnswerError::Unexpected {
+            answer: shorten::to_bytes(word, LABEL_BYTES_MAX).into_owned(),
+            expected: self.expected(),
+        })
+    }
+}
+
+fn text_value(answer: &str, length_min: u64, length_max: Option<u64>) -> Option<Value> {
+    let length = answer.chars().count() as u64;
+    (length >= length_min && length_max.is_none_or(|max| length <= max)).then(|| answer.into())
+}
+
+fn number_value(word: &str, is_integer: bool, min: Option<f64>, max: Option<f64>) -> Option<Value> {
+    let is_within =
+        |number: f64| min.is_none_or(|min| number >= min) && max.is_none_or(|max| number <= max);
+    let whole = word
+        .parse::<i64>()
+        .ok()
+        .filter(|whole| is_within(*whole as f64))
+        .map(Value::from);
+    let real = || {
+        word.parse::<f64>()
+            .ok()
+            .filter(|real| real.is_finite() && is_within(*real))
+            .map(Value::from)
+    };
+    whole.or_else(|| if is_integer { None } else { real() })
+}
+
+fn boolean_value(word: &str) -> Option<Value> {
+    match word.to_ascii_lowercase().as_str() {
+        "yes" | "true" | "y" => Some(true.into()),
+        "no" | "false" | "n" => Some(false.into()),
+        _ => None,
+    }
+}
+
+/// Returns the values of a list of words. `None`: one of them is none.
+fn chosen<'a>(choices: &'a [Choice], list: &str) -> Option<Vec<&'a str>> {
+    list.split([',', '\n'])
+        .map(str::trim)
+        .filter(|word| !word.is_empty())
+        .map(|word| find(choices, word).map(|choice| choice.value.as_str()))
+        .collect()
+}
+
+fn check_count(count: u64, min: u64, max: Option<u64>) -> Result<(), AnswerError> {
+    if count < min || max.is_some_and(|max| count > max) {
+        return Err(AnswerError::Count { count, min, max });
+    }
+    Ok(())
+}
+
+impl Kind {
+    /// Reads the type of the field `name`.
+    fn read(name: &str, schema: &Value) -> Result<Self, FormError> {
+        let number = |key: &str| schema[key].as_f64();
+        let choices = |values: &Value, list: &'static str| {
+            choices(values).map_err(|problem| FormError::List {
+                name: name.to_owned(),
+                list,
+                problem,
+            })
+        };
+        let one_of = |list: &'static str| choices(&schema[list], list).map(Self::OneOf);
+        match schema["type"].as_str() {
+            Some("string") if !schema["oneOf"].is_null() => one_of("oneOf"),
+            Some("string") if !schema["enum"].is_null() => one_of("enum"),
+            Some("string") => Ok(Self::Text {
+                length_min: schema["minLength"].as_u64().unwrap_or(0),
+                length_max: schema["maxLength"].as_u64(),
+            }),
+            Some(word @ ("number" | "integer")) => Ok(Self::Number {
+                is_integer: word == "integer",
+                min: number("minimum"),
+                max: number("maximum"),
+            }),
+            Some("boolean") => Ok(Self::Boolean),
+            Some("array") => {
+                let items = &schema["items"];
+                let list = if items["anyOf"].is_null() {
+                    &items["enum"]
+                } else {
+                    &items["anyOf"]
+                };
+                Ok(Self::SomeOf {
+                    choices: choices(list, "items")?,
+                    items_min: schema["minItems"].as_u64().unwrap_or(0),
+                    items_max: schema["maxItems"].as_u64(),
+                })
             }
+            _ => Err(FormError::UnknownType(name.to_owned())),
         }
     }
 }
 
 /// Parses a list of values, with or without titles.
-fn choices(list: &Value) -> Result<Vec<Choice>, &'static str> {
+fn choices(list: &Value) -> Result<Vec<Choice>, ListProblem> {
     let list = list
         .as_array()
         .filter(|list| !list.is_empty())
-        .ok_or("is no list of values")?;
+        .ok_or(ListProblem::Missing)?;
     let read = |entry: &Value| {
         let value = entry.as_str().or_else(|| entry["const"].as_str())?;
         let title = entry["title"]
@@ -470,10 +503,11 @@ fn choices(list: &Value) -> Result<Vec<Choice>, &'static str> {
     list.iter()
         .map(read)
         .collect::<Option<Vec<_>>>()
-        .ok_or("has a value that cannot be offered")
+        .ok_or(ListProblem::BadValue)
 }
 
-/// Finds the choice with this value or title. Letter case is ignored if the match is then still unique.
+/// Finds the choice with this value or title. Letter case is ignored if the match is then still
+/// unique.
 fn find<'a>(choices: &'a [Choice], word: &str) -> Option<&'a Choice> {
     let exactly = choices
         .iter()
@@ -504,7 +538,7 @@ mod tests {
             .expect("a form")
     }
 
-    fn answered(properties: Value, answer: &str) -> Reply {
+    fn answered(properties: Value, answer: &str) -> FormReply {
         form(properties, &["x"]).answer(&[answer.to_owned()])
     }
 
@@ -553,7 +587,7 @@ mod tests {
         ] {
             assert_eq!(
                 answered(json!({ "x": field }), answer),
-                Reply::Accepted(json!({ "x": expected })),
+                FormReply::Accepted(json!({ "x": expected })),
                 "{field}"
             );
         }
@@ -573,7 +607,7 @@ mod tests {
                 "a,b",
             ),
         ] {
-            let Reply::Retry(again) = answered(json!({ "x": field }), answer) else {
+            let FormReply::Retry(again) = answered(json!({ "x": field }), answer) else {
                 panic!("{field}")
             };
             assert!(
@@ -589,7 +623,7 @@ mod tests {
             json!({"a": {"type": "integer"}, "b": {"type": "boolean"}}),
             &["a", "b"],
         );
-        let Reply::Retry(again) = form.answer(&["1".to_owned(), "?".to_owned()]) else {
+        let FormReply::Retry(again) = form.answer(&["1".to_owned(), "?".to_owned()]) else {
             panic!("one is wrong")
         };
         assert!(
@@ -598,33 +632,54 @@ mod tests {
         );
         assert_eq!(
             form.answer(&["no".to_owned()]),
-            Reply::Accepted(json!({"a": 1, "b": false}))
+            FormReply::Accepted(json!({"a": 1, "b": false}))
         );
+    }
+
+    #[test]
+    fn shortened_texts_are_marked() {
+        let long = "x".repeat(LABEL_BYTES_MAX + 1);
+        let field = json!({"type": "boolean", "title": long, "description": long});
+        let mut form = form(json!({ "x": field }), &["x"]);
+        let marks = |context: Option<&String>| {
+            context.map_or(0, |context| context.matches(shorten::MARK).count())
+        };
+        let question = &form.questions()[0];
+        assert_eq!(marks(question.context.as_ref()), 2, "{question:?}");
+        let FormReply::Retry(again) = form.answer(std::slice::from_ref(&long)) else {
+            panic!("it is no answer")
+        };
+        assert_eq!(marks(again[0].context.as_ref()), 3, "{again:?}");
+        let refused = Form::read(&json!({ "mode": long, "message": "x" })).expect_err("a mode");
+        assert!(refused.to_string().contains(shorten::MARK), "{refused}");
+        let exact = "x".repeat(LABEL_BYTES_MAX);
+        let refused = Form::read(&json!({ "mode": exact, "message": "x" })).expect_err("a mode");
+        assert!(!refused.to_string().contains(shorten::MARK), "{refused}");
     }
 
     #[test]
     fn form_is_declined_and_optional_fields_are_skipped() {
         assert_eq!(
             answered(json!({"x": {"type": "boolean"}}), " Decline "),
-            Reply::Declined
+            FormReply::Declined
         );
         assert_eq!(
             form(json!({"x": {"type": "boolean"}}), &[]).answer(&["skip".to_owned()]),
-            Reply::Accepted(json!({}))
+            FormReply::Accepted(json!({}))
         );
         assert!(matches!(
             answered(json!({"x": {"type": "boolean"}}), "skip"),
-            Reply::Retry(_)
+            FormReply::Retry(_)
         ));
         let mut empty = form(json!({}), &[]);
         assert_eq!(empty.questions()[0].options, ["accept", "decline"]);
         assert!(matches!(
             empty.answer(&["what?".to_owned()]),
-            Reply::Retry(_)
+            FormReply::Retry(_)
         ));
         assert_eq!(
             empty.answer(&["accept".to_owned()]),
-            Reply::Accepted(json!({}))
+            FormReply::Accepted(json!({}))
         );
         let options =
             &form(json!({"x": {"type": "string", "enum": ["a", "b"]}}), &[]).questions()[0].options;
@@ -657,7 +712,7 @@ mod tests {
             ),
         ] {
             assert!(
-                Form::read(&params).is_err_and(|problem| problem.contains(why)),
+                Form::read(&params).is_err_and(|error| error.to_string().contains(why)),
                 "{params}"
             );
         }

@@ -1,7 +1,8 @@
-//! The handshake with an ACP agent, for a run and for `adj agents add`: its version, capabilities and modes.
+//! The handshake with an ACP agent, for a run and for `adj agents add`: its version, capabilities
+//! and modes.
 
 use super::modes;
-use adjutant_core::Permissions;
+use adjutant_core::{Permissions, shorten};
 use serde_json::{Value, json};
 
 /// The supported version of the protocol.
@@ -12,7 +13,7 @@ const TEXT_BYTES_MAX: usize = 200;
 
 /// Returns the parameters of `initialize`: Adjutant's name and capabilities.
 #[must_use]
-pub fn initialize_params() -> Value {
+pub(crate) fn initialize_params() -> Value {
     let capabilities = json!({
         "fs": { "readTextFile": false, "writeTextFile": false },
         "terminal": false,
@@ -26,17 +27,26 @@ pub fn initialize_params() -> Value {
     })
 }
 
+/// Why an agent's version of the protocol is not supported.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub(super) enum VersionError {
+    #[error(
+        "it speaks version {0} of the Agent Client Protocol, and adj version {PROTOCOL_VERSION}"
+    )]
+    Other(u64),
+    #[error("it does not report a version of the Agent Client Protocol")]
+    Missing,
+}
+
 /// Refuses an agent with another protocol version.
 ///
 /// # Errors
 /// The agent's version differs or is missing.
-pub(super) fn check_version(initialized: &Value) -> Result<(), String> {
+pub(super) fn check_version(initialized: &Value) -> Result<(), VersionError> {
     match initialized["protocolVersion"].as_u64() {
         Some(PROTOCOL_VERSION) => Ok(()),
-        Some(other) => Err(format!(
-            "it speaks version {other} of the Agent Client Protocol, and adj version {PROTOCOL_VERSION}"
-        )),
-        None => Err("it does not report a version of the Agent Client Protocol".to_owned()),
+        Some(other) => Err(VersionError::Other(other)),
+        None => Err(VersionError::Missing),
     }
 }
 
@@ -103,7 +113,7 @@ fn sign_in_method(method: &Value) -> Option<String> {
 /// Shortens a text to one line of bounded length, for people.
 fn short(text: &str) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    crate::text::head(&line, TEXT_BYTES_MAX).to_owned()
+    shorten::to_bytes(&line, TEXT_BYTES_MAX).into_owned()
 }
 
 /// What an agent offers.
@@ -187,8 +197,8 @@ impl Handshake {
         if self.has_initialized {
             return self.handle_session(result);
         }
-        if let Err(why) = check_version(result) {
-            return Next::Failed(why);
+        if let Err(error) = check_version(result) {
+            return Next::Failed(error.to_string());
         }
         self.has_initialized = true;
         let Capabilities {
@@ -224,7 +234,9 @@ impl Handshake {
             .map(|permissions| {
                 (
                     permissions,
-                    modes::mode_for(permissions, &settings).map(|id| id.map(short)),
+                    modes::mode_for(permissions, &settings)
+                        .map(|id| id.map(short))
+                        .map_err(|error| error.to_string()),
                 )
             })
             .into();

@@ -3,9 +3,9 @@
 //! ```text
 //!  initialize ─ (authenticate) ─ session/new, load or resume ─ (set_mode, set_config_option) ─ session/prompt ─ close
 //! ```
-//! JSON-RPC is implemented here: seven requests of Adjutant, and one of the agent. The official crate,
-//! `agent-client-protocol` 5.0.0, would replace about 150 lines and add 17,000 lines and 30 packages that nothing else
-//! needs.
+//! JSON-RPC is implemented here: seven requests of Adjutant, and one of the agent. The official
+//! crate, `agent-client-protocol` 5.0.0, would replace about 150 lines and add 17,000 lines and 30
+//! packages that nothing else needs.
 
 mod call;
 mod elicitation;
@@ -56,7 +56,8 @@ pub struct SessionStart {
     pub authenticate: Option<String>,
     /// Prefixes of the titles of edits, for an agent that does not mark edits otherwise.
     pub edit_titles: Vec<String>,
-    /// The agent reports a call's input as JSON text in its content, and as `rawInput` only once the call runs.
+    /// The agent reports a call's input as JSON text in its content, and as `rawInput` only once
+    /// the call runs.
     pub input_in_content: bool,
     /// A call's title is the name of its tool, `: ` and the beginning of its input.
     pub input_in_titles: bool,
@@ -159,8 +160,8 @@ impl Acp {
         }
     }
 
-    /// Returns the id of the reply before which text is not part of the answer: it repeats an earlier attempt or is
-    /// about the mode.
+    /// Returns the id of the reply before which text is not part of the answer: it repeats an
+    /// earlier attempt or is about the mode.
     #[must_use]
     pub fn answers_after(&self) -> u64 {
         if self.start.mode.is_some() {
@@ -181,7 +182,7 @@ impl Acp {
 
     /// Returns whether the prompt has not been sent yet.
     #[must_use]
-    pub fn is_opening(&self) -> bool {
+    pub(crate) fn is_opening(&self) -> bool {
         !matches!(self.stage, Stage::Prompt | Stage::Ended)
     }
 
@@ -229,93 +230,106 @@ impl Acp {
 
     fn handle_result(&mut self, result: &Value) -> Vec<Step> {
         match self.stage {
-            Stage::Initialize => {
-                if let Err(why) = handshake::check_version(result) {
-                    return self.fail(why);
-                }
-                let can = handshake::Capabilities::of(result);
-                self.http = can.http;
-                self.resumes = !can.loads && can.resumes;
-                self.sign_in = handshake::sign_in(result);
-                if self.start.session.is_some() && !can.loads && !can.resumes {
-                    let Some(new_session_prompt) = self.start.new_session_prompt.take() else {
-                        return self
-                            .fail("session not found: this version cannot load one".to_owned());
-                    };
-                    self.start.session = None;
-                    self.prompt = new_session_prompt;
-                }
-                match self.start.authenticate.clone() {
-                    Some(method) => {
-                        self.stage = Stage::Authenticate;
-                        vec![Step::Write(request(
-                            self.stage,
-                            "authenticate",
-                            &json!({ "methodId": method }),
-                        ))]
-                    }
-                    None => vec![Step::Write(self.start_session())],
-                }
-            }
+            Stage::Initialize => self.handle_initialized(result),
             Stage::Authenticate => vec![Step::Write(self.start_session())],
-            Stage::Session => {
-                if let Some(id) = result["sessionId"]
-                    .as_str()
-                    .or(self.start.session.as_deref())
-                {
-                    self.session = id.to_owned();
-                }
-                if self.session.is_empty() {
-                    return self.fail("it started a session without an id".to_owned());
-                }
-                self.settings = modes::settings(result);
-                self.changes = match &self.start.mode {
-                    // Its reply follows everything that loading the session repeats.
-                    Some(mode) => VecDeque::from([Change {
-                        method: "session/set_mode",
-                        params: json!({ "modeId": mode }),
-                    }]),
-                    None => match modes::choose(self.start.permissions, &self.settings) {
-                        Ok(changes) => changes.into(),
-                        Err(why) => return self.fail(format!("{UNSUPPORTED}: {why}")),
-                    },
-                };
-                vec![Step::Write(self.next_change())]
-            }
-            Stage::Mode => {
-                // The reply may report the new values.
-                let now = modes::settings(result);
-                if self.start.mode.is_none() && !now.is_empty() {
-                    self.settings = now;
-                }
-                if self.changes.is_empty()
-                    && self.start.mode.is_none()
-                    && !result["configOptions"].is_null()
-                    && let Some(mode) = self.never_asks()
-                {
-                    return self.fail(format!(
-                        "{UNSUPPORTED}: it stays in {mode:?}, which works without asking"
-                    ));
-                }
-                vec![Step::Write(self.next_change())]
-            }
-            Stage::Prompt => match self
-                .denied
-                .take()
-                .filter(|_| self.continuations < CONTINUATIONS_MAX)
-            {
-                // Some agents end their turn after a denial without passing the reason to the model.
-                Some(why) => {
-                    self.continuations += 1;
-                    self.prompt = prompt_after_denial(&why);
-                    vec![Step::TurnEnded, Step::Write(self.send_prompt())]
-                }
-                None => {
-                    self.stage = Stage::Ended;
-                    vec![Step::Close]
-                }
-            },
+            Stage::Session => self.handle_session(result),
+            Stage::Mode => self.handle_changed_setting(result),
+            Stage::Prompt => self.handle_turn_end(),
             Stage::Ended => Vec::new(),
+        }
+    }
+
+    /// Signs in, or starts the session.
+    fn handle_initialized(&mut self, result: &Value) -> Vec<Step> {
+        if let Err(error) = handshake::check_version(result) {
+            return self.fail(error.to_string());
+        }
+        let can = handshake::Capabilities::of(result);
+        self.http = can.http;
+        self.resumes = !can.loads && can.resumes;
+        self.sign_in = handshake::sign_in(result);
+        if self.start.session.is_some() && !can.loads && !can.resumes {
+            let Some(new_session_prompt) = self.start.new_session_prompt.take() else {
+                return self.fail("session not found: this version cannot load one".to_owned());
+            };
+            self.start.session = None;
+            self.prompt = new_session_prompt;
+        }
+        match self.start.authenticate.clone() {
+            Some(method) => {
+                self.stage = Stage::Authenticate;
+                vec![Step::Write(request(
+                    self.stage,
+                    "authenticate",
+                    &json!({ "methodId": method }),
+                ))]
+            }
+            None => vec![Step::Write(self.start_session())],
+        }
+    }
+
+    /// Chooses the changes of settings that the profile requires, and makes the first.
+    fn handle_session(&mut self, result: &Value) -> Vec<Step> {
+        if let Some(id) = result["sessionId"]
+            .as_str()
+            .or(self.start.session.as_deref())
+        {
+            self.session = id.to_owned();
+        }
+        if self.session.is_empty() {
+            return self.fail("it started a session without an id".to_owned());
+        }
+        self.settings = modes::settings(result);
+        self.changes = match &self.start.mode {
+            // Its reply follows everything that loading the session repeats.
+            Some(mode) => VecDeque::from([Change {
+                method: "session/set_mode",
+                params: json!({ "modeId": mode }),
+            }]),
+            None => match modes::choose(self.start.permissions, &self.settings) {
+                Ok(changes) => changes.into(),
+                Err(error) => return self.fail(format!("{UNSUPPORTED}: {error}")),
+            },
+        };
+        vec![Step::Write(self.next_change())]
+    }
+
+    /// Makes the next change, unless the agent still works without asking after the last one.
+    fn handle_changed_setting(&mut self, result: &Value) -> Vec<Step> {
+        // The reply may report the new values.
+        let now = modes::settings(result);
+        if self.start.mode.is_none() && !now.is_empty() {
+            self.settings = now;
+        }
+        if self.changes.is_empty()
+            && self.start.mode.is_none()
+            && !result["configOptions"].is_null()
+            && let Some(mode) = self.never_asks()
+        {
+            return self.fail(format!(
+                "{UNSUPPORTED}: it stays in {mode:?}, which works without asking"
+            ));
+        }
+        vec![Step::Write(self.next_change())]
+    }
+
+    /// Ends the dialogue. Some agents end their turn after a denial without passing the reason to
+    /// the model: they are asked to continue.
+    fn handle_turn_end(&mut self) -> Vec<Step> {
+        match self
+            .denied
+            .take()
+            .filter(|_| self.continuations < CONTINUATIONS_MAX)
+        {
+            Some(why) => {
+                self.continuations += 1;
+                self.prompt = prompt_after_denial(&why);
+                vec![Step::TurnEnded, Step::Write(self.send_prompt())]
+            }
+            None => {
+                self.stage = Stage::Ended;
+                vec![Step::Close]
+            }
         }
     }
 

@@ -1,5 +1,6 @@
-//! Chooses the session mode of an ACP agent: never one that is known to act without asking, by its name or description,
-//! unless everything is permitted. Pure: the agent's settings in, the changes out.
+//! Chooses the session mode of an ACP agent: never one that is known to act without asking, by its
+//! name or description, unless everything is permitted. Pure: the agent's settings in, the changes
+//! out.
 
 use adjutant_core::Permissions;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ const TEXT_BYTES_MAX: usize = 1024;
 
 /// A setting that a client can change, such as the session's mode.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Setting {
+pub(super) struct Setting {
     by: SettingCall,
     /// It is the session's mode.
     is_mode: bool,
@@ -38,7 +39,7 @@ struct Choice {
 
 /// Whether a mode asks for permission, judged by its id, name and description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Nature {
+pub(crate) enum Nature {
     /// It acts without asking where a profile requires it to ask.
     NeverAsks,
     /// It asks.
@@ -50,7 +51,7 @@ pub enum Nature {
 
 /// A request that changes a setting, without the session's id.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Change {
+pub(super) struct Change {
     pub method: &'static str,
     pub params: Value,
 }
@@ -156,7 +157,7 @@ const RESTRICTED_WORDS: &[&str] = &["plan", "planning", "architect", "chat", "re
 
 /// Classifies a mode by its id, name and description.
 #[must_use]
-pub fn nature(id: &str, name: &str, description: &str) -> Nature {
+pub(crate) fn nature(id: &str, name: &str, description: &str) -> Nature {
     // Some agents use URLs as ids; the last part is the mode's name.
     let words_of_id = words(id.rsplit(['#', '/']).next().unwrap_or(id));
     let words_of_name = words(name);
@@ -209,7 +210,7 @@ pub(super) fn words(text: &str) -> Vec<String> {
 
 /// Reads the settings in the reply to `session/new`, `session/load` or `session/resume`.
 #[must_use]
-pub fn settings(result: &Value) -> Vec<Setting> {
+pub(super) fn settings(result: &Value) -> Vec<Setting> {
     let modes = mode_setting(&result["modes"]);
     let has_modes = modes.is_some();
     let options = result["configOptions"]
@@ -320,27 +321,35 @@ fn option_setting(option: &Value) -> Option<Setting> {
     })
 }
 
+/// Every mode of an agent works without asking.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "each of its modes works without asking ({}), so it is only used with --permissions full",
+    .ids.join(", ")
+)]
+pub(crate) struct NoModeAsks {
+    /// The first few of them.
+    pub ids: Vec<String>,
+}
+
 /// Returns the changes that a profile requires.
 ///
 /// # Errors
 /// Each mode of the agent acts without asking.
-pub fn choose(permissions: Permissions, settings: &[Setting]) -> Result<Vec<Change>, String> {
+pub(super) fn choose(
+    permissions: Permissions,
+    settings: &[Setting],
+) -> Result<Vec<Change>, NoModeAsks> {
     let mut changes = Vec::new();
     for setting in settings {
         match setting.best(permissions) {
             Some(at) if Some(at) == setting.current => {}
             Some(at) => changes.push(setting.change(at)),
             None => {
-                let ids: Vec<&str> = setting
-                    .choices
-                    .iter()
-                    .map(|choice| choice.id.as_str())
-                    .take(8)
-                    .collect();
-                return Err(format!(
-                    "each of its modes works without asking ({}), so it is only used with --permissions full",
-                    ids.join(", ")
-                ));
+                let ids = setting.choices.iter().map(|choice| choice.id.clone());
+                return Err(NoModeAsks {
+                    ids: ids.take(8).collect(),
+                });
             }
         }
     }
@@ -349,7 +358,7 @@ pub fn choose(permissions: Permissions, settings: &[Setting]) -> Result<Vec<Chan
 
 /// Returns the current value of the first setting that makes the agent act without asking.
 #[must_use]
-pub fn mode_that_never_asks(settings: &[Setting]) -> Option<&str> {
+pub(crate) fn mode_that_never_asks(settings: &[Setting]) -> Option<&str> {
     settings
         .iter()
         .find_map(|setting| {
@@ -361,9 +370,10 @@ pub fn mode_that_never_asks(settings: &[Setting]) -> Option<&str> {
         .map(|c| c.id.as_str())
 }
 
-/// Returns whether a mode never asks, judged by the agent's list, or by its id alone if it is not listed.
+/// Returns whether a mode never asks, judged by the agent's list, or by its id alone if it is not
+/// listed.
 #[must_use]
-pub fn never_asks(settings: &[Setting], id: &str) -> bool {
+pub(crate) fn never_asks(settings: &[Setting], id: &str) -> bool {
     let mut listed = settings
         .iter()
         .filter(|setting| setting.is_mode)
@@ -376,7 +386,7 @@ pub fn never_asks(settings: &[Setting], id: &str) -> bool {
 
 /// Returns the ids of the session's modes; the current one comes first.
 #[must_use]
-pub fn ids(settings: &[Setting]) -> Vec<&str> {
+pub(super) fn ids(settings: &[Setting]) -> Vec<&str> {
     let Some(setting) = settings.iter().find(|setting| setting.is_mode) else {
         return Vec::new();
     };
@@ -396,7 +406,10 @@ pub fn ids(settings: &[Setting]) -> Vec<&str> {
 ///
 /// # Errors
 /// As [`choose`].
-pub fn mode_for(permissions: Permissions, settings: &[Setting]) -> Result<Option<&str>, String> {
+pub(crate) fn mode_for(
+    permissions: Permissions,
+    settings: &[Setting],
+) -> Result<Option<&str>, NoModeAsks> {
     choose(permissions, settings)?;
     let Some(setting) = settings.iter().find(|setting| setting.is_mode) else {
         return Ok(None);
@@ -464,7 +477,7 @@ mod tests {
         json!({"modes": {"currentModeId": current, "availableModes": list}})
     }
 
-    fn chosen(permissions: Permissions, result: &Value) -> Result<Option<String>, String> {
+    fn chosen(permissions: Permissions, result: &Value) -> Result<Option<String>, NoModeAsks> {
         let changes = choose(permissions, &settings(result))?;
         Ok(changes.first().map(|change| {
             change.params["modeId"]
@@ -653,7 +666,9 @@ mod tests {
     #[test]
     fn agent_without_a_mode_that_asks_requires_full() {
         let reckless = modes("yolo", &[("yolo", "YOLO", ""), ("auto", "Auto", "")]);
-        assert!(chosen(Permissions::Edit, &reckless).is_err_and(|why| why.contains("yolo, auto")));
+        assert!(
+            chosen(Permissions::Edit, &reckless).is_err_and(|none| none.ids == ["yolo", "auto"])
+        );
         assert_eq!(chosen(Permissions::Full, &reckless), Ok(None));
         let with_plan = modes("yolo", &[("yolo", "YOLO", ""), ("plan", "Plan", "")]);
         assert_eq!(

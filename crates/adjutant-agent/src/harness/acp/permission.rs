@@ -150,7 +150,8 @@ impl Acp {
         is_own_tool || !self.start.input_in_content || !call.input.is_null()
     }
 
-    /// Returns the files of an edit, if all of them are named and, by their names, below the run's directory.
+    /// Returns the files of an edit, if all of them are named and, by their names, below the run's
+    /// directory.
     fn edits(&self, call: &Call) -> Vec<PathBuf> {
         let has_edit_title = || {
             !call.titles.is_empty()
@@ -169,8 +170,8 @@ impl Acp {
         files.filter(|_| says_so).unwrap_or_default()
     }
 
-    /// Returns the call as policies see it. Its tool is its kind, which the agent chooses, not its title, which can
-    /// contain a model's text.
+    /// Returns the call as policies see it. Its tool is its kind, which the agent chooses, not its
+    /// title, which can contain a model's text.
     fn operation(&self, call: &Call, id: Option<&str>) -> Operation {
         let kind = if call.kind.is_empty() {
             "other"
@@ -305,12 +306,14 @@ fn named_files(call: &Call) -> Vec<Value> {
     located.chain(diffs).chain(given).collect()
 }
 
-/// Returns whether a field of an input names a file: `path`, `file_path`, `filePath`, `absolute_path`, `target_file`, …
+/// Returns whether a field of an input names a file: `path`, `file_path`, `filePath`,
+/// `absolute_path`, `target_file`, …
 fn names_file(name: &str) -> bool {
     name.to_ascii_lowercase().contains("path") || name.to_ascii_lowercase().contains("file")
 }
 
-/// Returns whether everything that the agent states about a call is known to name files or their content.
+/// Returns whether everything that the agent states about a call is known to name files or their
+/// content.
 fn states_only_files(call: &Call) -> bool {
     let items = |list: &Value| list.as_array().cloned().unwrap_or_default();
     let is_known = |part: &Value| match part["type"].as_str() {
@@ -326,7 +329,8 @@ fn states_only_files(call: &Call) -> bool {
         && operation::have_only(items(&call.locations).iter(), &["path", "line", "_meta"])
 }
 
-/// Returns whether the options are answers to a question, so that an approval would choose one of them.
+/// Returns whether the options are answers to a question, so that an approval would choose one of
+/// them.
 fn is_choice(options: &Value) -> bool {
     options.as_array().is_some_and(|options| {
         options

@@ -60,8 +60,9 @@ impl Acp {
         steps
     }
 
-    /// Returns the mode that the agent changed to by itself, if that mode never asks and the profile does not permit
-    /// it. The mode that the preset names is always permitted: its profile is tested with it.
+    /// Returns the mode that the agent changed to by itself, if that mode never asks and the
+    /// profile does not permit it. The mode that the preset names is always permitted: its profile
+    /// is tested with it.
     fn unasking_mode_of(&self, update: &Value) -> Option<String> {
         if self.stage != Stage::Prompt || self.start.permissions == Permissions::Full {
             return None;

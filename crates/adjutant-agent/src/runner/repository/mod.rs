@@ -1,4 +1,5 @@
-//! Copies of repositories in the runner's home: fetched before an attempt starts, and the source of what a run sends back.
+//! Copies of repositories in the runner's home: fetched before an attempt starts, and the source of
+//! what a run sends back.
 //!
 //! ```text
 //!  <home>/repositories/<id>      a copy; workspaces share its objects
@@ -6,29 +7,25 @@
 //!
 //!  hub ─ bundle ─> copy ─ clone ─> workspace ─ snapshots ─> copy ─ bundle ─> hub, before it accepts the facts about them
 //! ```
-//! The refs of the run in the copy are the only record of what is to be sent; the hub is asked what it has.
+//! The refs of the run in the copy are the only record of what is to be sent; the hub is asked what
+//! it has.
 
 mod unsent;
 
 use super::uplink::{CallFailure, PAUSE, PAUSE_MAX, Uplink, is_passing};
-use crate::clock;
 use crate::config::{self, Home};
-use crate::failpoint;
-use crate::files;
-use crate::git::{
-    self, CarriedSettings, Git, GitError, NewSnapshot, Repo, Scratch, WorkspacePlace,
-};
+use crate::git::{self, CarriedSettings, Git, GitError, NewSnapshot, Repo, Scratch, WorkspacePath};
 use crate::leftovers::LeftFacts;
-use crate::link::{
-    AttemptDir, BUNDLE_LINE_BYTES_MAX, FactKind, GetRepository, GetRunRefs, Order,
-    RepositoryBundle, RunRefsReply, SnapshotsBundle, WORK_BYTES_MAX,
-};
 use crate::named_locks::NamedLocks;
-use crate::spool;
+use crate::protocol::{
+    AttemptDir, BUNDLE_LINE_BYTES_MAX, FactKind, GetRepository, GetRunRefs, Order,
+    RepositoryBundle, RunRefsReply, SnapshotsBundle, WORK_BYTES_MAX, WorkspaceOrder,
+};
 use crate::trace::RepeatedFailures;
 use crate::view::{ErrorView, codes};
+use crate::{clock, failpoint, files, spool};
 use adjutant_core::snapshot::SnapshotCause;
-use adjutant_core::{AttemptNo, Isolation, RunId};
+use adjutant_core::{AttemptNo, Isolation, RunId, hex};
 use futures::FutureExt;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -49,12 +46,13 @@ const PLACE_BYTES_MAX: u64 = 64 * 1024;
 const COPY_ID_BYTES: usize = 8;
 /// How often making a copy may fail on this machine before its attempt is refused.
 const FETCH_FAILURES_MAX: u32 = 5;
-/// How long the work of a run is sent again while this machine or the hub's git fails. Meanwhile the attempt has not ended.
+/// How long the work of a run is sent again while this machine or the hub's git fails. Meanwhile
+/// the attempt has not ended.
 const SEND_FAILURES_MAX: Duration = Duration::from_secs(15 * 60);
 
 /// Where a run works here.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-struct Place {
+struct WorkLocation {
     /// The top of the copy of its repository.
     repository: PathBuf,
     /// The top of its workspace.
@@ -62,7 +60,6 @@ struct Place {
     base: String,
     run_name: String,
     /// The attempt whose work may not be at the hub yet.
-    #[serde(default)]
     unsent: Option<u32>,
 }
 
@@ -79,44 +76,70 @@ pub(super) struct Repositories {
     tasks: Mutex<JoinSet<()>>,
 }
 
+/// Why the repository of an attempt is not here, so that the attempt cannot start.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum FetchError {
+    /// The hub refuses it, with this message.
+    #[error("{0}")]
+    Refused(String),
+    #[error("the runner cannot make its copy of the repository: {0}")]
+    Copy(NotFetched),
+    #[error("its workspace has no name")]
+    NoWorkspaceName,
+    #[error(transparent)]
+    Record(#[from] io::Error),
+}
+
 /// Why a repository was not fetched.
-#[derive(Debug)]
-enum NotFetched {
-    Call(CallFailure),
-    /// This machine failed.
-    Here(String),
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotFetched {
+    #[error(transparent)]
+    Call(#[from] CallFailure),
+    #[error("the order names no run")]
+    NoRun,
+    /// Git failed on this machine.
+    #[error(transparent)]
+    Git(#[from] GitError),
+    #[error(transparent)]
+    Disk(#[from] io::Error),
+}
+
+/// When a repository that was not fetched is fetched again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum FetchAgain {
+    /// Until it is here: the hub cannot be reached, or cannot reply now.
+    Always,
+    /// A few times.
+    AFewTimes,
+    Never,
 }
 
 impl NotFetched {
+    fn again(&self) -> FetchAgain {
+        match self {
+            Self::Call(CallFailure::Refused(error)) if !is_passing(error) => FetchAgain::Never,
+            // With the run back in the queue, this runner takes no other one until there is room.
+            _ if self.is_of_this_machine() && files::names_full_disk(&self.to_string()) => {
+                FetchAgain::Never
+            }
+            Self::Call(_) => FetchAgain::Always,
+            Self::NoRun | Self::Git(_) | Self::Disk(_) => FetchAgain::AFewTimes,
+        }
+    }
+
     /// Returns whether it is not what the hub said.
     fn is_of_this_machine(&self) -> bool {
-        matches!(self, Self::Here(_) | Self::Call(CallFailure::NoReply(_)))
+        !matches!(self, Self::Call(_)) || matches!(self, Self::Call(CallFailure::NoReply(_)))
     }
 }
 
-impl From<CallFailure> for NotFetched {
-    fn from(failure: CallFailure) -> Self {
-        Self::Call(failure)
-    }
-}
-
-impl From<GitError> for NotFetched {
-    fn from(error: GitError) -> Self {
-        Self::Here(error.to_string())
-    }
-}
-
-impl From<io::Error> for NotFetched {
-    fn from(error: io::Error) -> Self {
-        Self::Here(error.to_string())
-    }
-}
-
-impl std::fmt::Display for NotFetched {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::Call(failure) => failure.fmt(f),
-            Self::Here(why) => f.write_str(why),
+impl From<NotFetched> for FetchError {
+    fn from(failure: NotFetched) -> Self {
+        match failure {
+            NotFetched::Call(CallFailure::Refused(error)) if !is_passing(&error) => {
+                Self::Refused(error.message)
+            }
+            failure => Self::Copy(failure),
         }
     }
 }
@@ -157,7 +180,7 @@ impl NotSent {
 }
 
 impl Repositories {
-    pub fn new(home: Home, uplink: Arc<Uplink>) -> Self {
+    pub(super) fn new(home: Home, uplink: Arc<Uplink>) -> Self {
         Self {
             home,
             uplink,
@@ -168,106 +191,69 @@ impl Repositories {
         }
     }
 
-    /// Fetches the repository of an isolated attempt, and changes the order's paths to those of this machine. Returns when the copy has
-    /// everything.
+    /// Fetches the repository of an isolated attempt, and changes the order's paths to those of
+    /// this machine. Returns when the copy has everything.
     ///
     /// # Errors
     /// Why the attempt cannot start.
-    pub async fn fetch(&self, order: &mut Order) -> Result<(), String> {
-        let attempt = format!("{}/{}", order.run_id, order.attempt);
-        let Some(workspace) = &mut order.workspace else {
+    pub(super) async fn fetch(&self, order: &mut Order) -> Result<(), FetchError> {
+        let Some(workspace) = &order.workspace else {
             return Ok(());
         };
         let _only = self.sending.lock(&order.run_id).await;
-        let hash: String = Sha256::digest(workspace.repository.as_os_str().as_encoded_bytes())
-            [..COPY_ID_BYTES]
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let top = self.copy_of(workspace);
+        self.fetch_until_complete(order, &workspace.base, &top)
+            .await?;
+        move_to_this_machine(order, &self.home, top)?;
+        if let Some(workspace) = &order.workspace {
+            let place = WorkLocation {
+                repository: workspace.repository.clone(),
+                workspace: workspace.path.clone(),
+                base: workspace.base.clone(),
+                run_name: order.run_name.clone(),
+                unsent: Some(order.attempt),
+            };
+            self.record(&order.run_id, &place)?;
+        }
+        Ok(())
+    }
+
+    /// Returns the top of the copy of a workspace's repository.
+    fn copy_of(&self, workspace: &WorkspaceOrder) -> PathBuf {
+        let digest = Sha256::digest(workspace.repository.as_os_str().as_encoded_bytes());
+        let hash = hex(&digest[..COPY_ID_BYTES]);
         // A repository with another kind of hashes can be at the same path later.
-        let top = self
-            .home
+        self.home
             .repositories_dir()
-            .join(format!("{hash}-{}", workspace.base.len() * 4));
+            .join(format!("{hash}-{}", workspace.base.len() * 4))
+    }
+
+    /// Fetches a repository, as often as it takes.
+    async fn fetch_until_complete(
+        &self,
+        order: &Order,
+        base: &str,
+        top: &Path,
+    ) -> Result<(), NotFetched> {
+        let attempt = format!("{}/{}", order.run_id, order.attempt);
         let (mut pause, mut problems) = (PAUSE, RepeatedFailures::default());
         let mut failures = 0;
         loop {
-            match self
-                .fetch_once(&attempt, &order.run_id, &workspace.base, &top)
-                .await
-            {
-                Ok(()) => break,
-                Err(NotFetched::Call(CallFailure::Refused(error))) if !is_passing(&error) => {
-                    return Err(error.message);
-                }
-                // With the run back in the queue, this runner takes no other one until there is room.
-                Err(failure)
-                    if failure.is_of_this_machine()
-                        && files::names_full_disk(&failure.to_string()) =>
-                {
-                    return Err(format!(
-                        "the runner cannot make its copy of the repository: {failure}"
-                    ));
-                }
-                Err(failure) => {
-                    failures += u32::from(matches!(failure, NotFetched::Here(_)));
-                    if failures >= FETCH_FAILURES_MAX {
-                        return Err(format!(
-                            "the runner cannot make its copy of the repository: {failure}"
-                        ));
-                    }
-                    if let Some(times) =
-                        problems.note(&failure.to_string(), std::time::Instant::now())
-                    {
-                        tracing::warn!(attempt, %failure, times, "the repository cannot be fetched yet");
-                    }
-                    tokio::time::sleep(pause).await;
-                    pause = (pause * 2).min(PAUSE_MAX);
-                }
+            let failure = match self.fetch_once(&attempt, &order.run_id, base, top).await {
+                Ok(()) => return Ok(()),
+                Err(failure) => failure,
+            };
+            let again = failure.again();
+            failures += u32::from(again == FetchAgain::AFewTimes);
+            if again == FetchAgain::Never || failures >= FETCH_FAILURES_MAX {
+                return Err(failure);
             }
-        }
-        let name = workspace
-            .path
-            .file_name()
-            .ok_or("its workspace has no name")?;
-        let path = self.home.workspaces_dir().join(&order.run_id).join(name);
-        let below = order
-            .cwd
-            .strip_prefix(&workspace.path)
-            .map(Path::to_owned)
-            .unwrap_or_default();
-        order.cwd = if below.as_os_str().is_empty() {
-            path.clone()
-        } else {
-            path.join(below)
-        };
-        // Shared caches are below this home, unless the configuration names an absolute directory.
-        let moved = |dir: &Path| {
-            dir.strip_prefix(&order.home)
-                .ok()
-                .map(|below| self.home.dir.join(below))
-        };
-        for cache in &mut workspace.caches {
-            let Some(here) = moved(cache) else { continue };
-            for value in order
-                .env
-                .values_mut()
-                .filter(|value| Path::new(value) == cache)
-            {
-                *value = here.display().to_string();
+            if let Some(times) = problems.note(&failure.to_string(), std::time::Instant::now()) {
+                tracing::warn!(attempt, %failure, times, "the repository cannot be fetched yet");
             }
-            *cache = here;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
-        (workspace.repository, workspace.path) = (top, path);
-        let place = Place {
-            repository: workspace.repository.clone(),
-            workspace: workspace.path.clone(),
-            base: workspace.base.clone(),
-            run_name: order.run_name.clone(),
-            unsent: Some(order.attempt),
-        };
-        self.record(&order.run_id, &place)
-            .map_err(|error| error.to_string())
     }
 
     async fn fetch_once(
@@ -279,8 +265,7 @@ impl Repositories {
     ) -> Result<(), NotFetched> {
         // The next run of the same repository needs only what is new.
         let _only = self.copies.lock(&top.display().to_string()).await;
-        let run = RunId::parse(run_id)
-            .map_err(|_| NotFetched::Here("the order names no run".to_owned()))?;
+        let run = RunId::parse(run_id).map_err(|_| NotFetched::NoRun)?;
         let found = match Git::find(&config::git_env(None), &self.home.dir) {
             Err(error @ GitError::Missing) => {
                 let message = format!("the runner cannot have the repository: {error}");
@@ -333,9 +318,9 @@ impl Repositories {
         Ok(git::replace_refs(&repo, run, &refs, Some(base)).await?)
     }
 
-    /// Sends what the run of an attempt has made, unless the hub has it. Returns when the hub has stored it, or does not want it. A call
-    /// that is dropped meanwhile does not interrupt it.
-    pub async fn send(self: &Arc<Self>, attempt: &str) {
+    /// Sends what the run of an attempt has made, unless the hub has it. Returns when the hub has
+    /// stored it, or does not want it. A call that is dropped meanwhile does not interrupt it.
+    pub(super) async fn send(self: &Arc<Self>, attempt: &str) {
         let Some((run_id, _)) = attempt.split_once('/') else {
             return;
         };
@@ -419,7 +404,7 @@ impl Repositories {
     async fn bundle(
         &self,
         run_id: &str,
-        place: &Place,
+        place: &WorkLocation,
         theirs: &git::RunRefs,
     ) -> Result<Option<File>, NotSent> {
         let Ok(run) = RunId::parse(run_id) else {
@@ -497,9 +482,14 @@ impl Repositories {
         }
     }
 
-    /// Takes the last snapshot of an attempt whose supervisor has not: it has no last fact, and its agent has started. Returns whether it is
-    /// such an attempt. May be repeated.
-    pub async fn keep_after_loss(&self, dir: &AttemptDir, run_id: &str, attempt: u32) -> bool {
+    /// Takes the last snapshot of an attempt whose supervisor has not: it has no last fact, and its
+    /// agent has started. Returns whether it is such an attempt. May be repeated.
+    pub(crate) async fn keep_after_loss(
+        &self,
+        dir: &AttemptDir,
+        run_id: &str,
+        attempt: u32,
+    ) -> bool {
         let place = match self.place(run_id) {
             Ok(Some(place)) => place,
             Ok(None) => return false,
@@ -518,7 +508,7 @@ impl Repositories {
                 return Ok(());
             };
             let boot = clock::reading().boot;
-            let at = WorkspacePlace {
+            let at = WorkspacePath {
                 isolation: Isolation::Clone,
                 base: &place.base,
                 path: &place.workspace,
@@ -564,11 +554,12 @@ impl Repositories {
         true
     }
 
-    /// Removes the refs and the workspace of a run, but not the record of where they are. May be repeated.
+    /// Removes the refs and the workspace of a run, but not the record of where they are. May be
+    /// repeated.
     ///
     /// # Errors
     /// git or the disk failed.
-    pub async fn remove(&self, run: RunId) -> Result<(), GitError> {
+    pub(super) async fn remove(&self, run: RunId) -> Result<(), GitError> {
         let run_id = run.to_string();
         let _only = self.sending.lock(&run_id).await;
         let place = self.place(&run_id).map_err(|error| GitError::File {
@@ -585,7 +576,7 @@ impl Repositories {
         git::remove_workspace(None, Isolation::Clone, &self.home.dir, &workspace).await
     }
 
-    async fn repo(&self, place: &Place) -> Result<Repo, GitError> {
+    async fn repo(&self, place: &WorkLocation) -> Result<Repo, GitError> {
         Repo::find(
             &Git::find(&config::git_env(None), &self.home.dir)?,
             &place.repository,
@@ -601,14 +592,14 @@ impl Repositories {
         self.home
             .runs_dir()
             .join(run_id)
-            .join(format!("git-{}", crate::client::random_hex::<8>()))
+            .join(format!("git-{}", crate::hub_client::random_hex::<8>()))
     }
 
     fn place_file(&self, run_id: &str) -> PathBuf {
         self.home.runs_dir().join(run_id).join("place.json")
     }
 
-    fn record(&self, run_id: &str, place: &Place) -> io::Result<()> {
+    fn record(&self, run_id: &str, place: &WorkLocation) -> io::Result<()> {
         files::write_atomically(
             &self.home.dir,
             &self.place_file(run_id),
@@ -617,7 +608,7 @@ impl Repositories {
     }
 
     /// Reads where a run works. `None`: it has no repository.
-    fn place(&self, run_id: &str) -> io::Result<Option<Place>> {
+    fn place(&self, run_id: &str) -> io::Result<Option<WorkLocation>> {
         match files::read(&self.home.dir, &self.place_file(run_id), PLACE_BYTES_MAX) {
             Ok(text) => Ok(Some(serde_json::from_slice(&text)?)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -627,6 +618,48 @@ impl Repositories {
             )),
         }
     }
+}
+
+/// Changes the paths of an order from those of the hub's machine to those of this one. `copy`: the
+/// top of the copy of its repository.
+fn move_to_this_machine(order: &mut Order, home: &Home, copy: PathBuf) -> Result<(), FetchError> {
+    let Some(workspace) = &mut order.workspace else {
+        return Ok(());
+    };
+    let name = workspace
+        .path
+        .file_name()
+        .ok_or(FetchError::NoWorkspaceName)?;
+    let path = home.workspaces_dir().join(&order.run_id).join(name);
+    let below = order
+        .cwd
+        .strip_prefix(&workspace.path)
+        .map(Path::to_owned)
+        .unwrap_or_default();
+    order.cwd = if below.as_os_str().is_empty() {
+        path.clone()
+    } else {
+        path.join(below)
+    };
+    // Shared caches are below this home, unless the configuration names an absolute directory.
+    let moved = |dir: &Path| {
+        dir.strip_prefix(&order.home)
+            .ok()
+            .map(|below| home.dir.join(below))
+    };
+    for cache in &mut workspace.caches {
+        let Some(here) = moved(cache) else { continue };
+        for value in order
+            .env
+            .values_mut()
+            .filter(|value| Path::new(value) == cache)
+        {
+            *value = here.display().to_string();
+        }
+        *cache = here;
+    }
+    (workspace.repository, workspace.path) = (copy, path);
+    Ok(())
 }
 
 /// Returns whether a file has more after its current position.
@@ -654,5 +687,100 @@ fn has_ended(dir: &AttemptDir) -> io::Result<bool> {
         if left.is_at_end() {
             return Ok(!has_started);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn order(cwd: &str, workspace: &str) -> Order {
+        serde_json::from_value(json!({
+            "home": "/hub", "run_id": "r1", "run_name": "otter", "attempt": 1,
+            "agent": "echo", "harness": "echo", "argv": [], "prompt_via": "stdin", "prompt": "",
+            "cwd": cwd,
+            "workspace": {
+                "isolation": "clone", "repository": "/home/u/p", "base": "0", "path": workspace,
+                "caches": ["/hub/caches/cargo", "/var/cache/npm"],
+                "run_id": "r1", "run_name": "otter",
+            },
+            "env": {
+                "CARGO_HOME": "/hub/caches/cargo", "NPM": "/var/cache/npm", "HOME": "/home/u",
+            },
+            "active_ms_before": 0, "patience_ms": 0, "grace_ms": 0, "log_bytes_max": 0,
+            "token": "", "containment": "auto",
+        }))
+        .expect("an order")
+    }
+
+    #[test]
+    fn paths_of_an_order_become_those_of_this_machine() {
+        let home = Home {
+            dir: "/runner".into(),
+        };
+        let moved = |cwd: &str| {
+            let mut order = order(cwd, "/hub/workspaces/r1/workspace");
+            move_to_this_machine(&mut order, &home, "/runner/copy".into()).expect("a name");
+            order
+        };
+        let here = home.workspaces_dir().join("r1/workspace");
+        let order = moved("/hub/workspaces/r1/workspace/src");
+        assert_eq!(order.cwd, here.join("src"));
+        assert_eq!(order.env["CARGO_HOME"], "/runner/caches/cargo");
+        assert_eq!(
+            (&*order.env["NPM"], &*order.env["HOME"]),
+            ("/var/cache/npm", "/home/u")
+        );
+        let workspace = order.workspace.expect("a workspace");
+        assert_eq!(workspace.path, here);
+        assert_eq!(workspace.repository, Path::new("/runner/copy"));
+        assert_eq!(
+            workspace.caches,
+            [
+                Path::new("/runner/caches/cargo"),
+                Path::new("/var/cache/npm")
+            ]
+        );
+        // A directory outside of the workspace becomes its top.
+        assert_eq!(moved("/elsewhere").cwd, here);
+    }
+
+    #[test]
+    fn workspace_without_a_name_is_refused() {
+        let home = Home {
+            dir: "/runner".into(),
+        };
+        let refused = move_to_this_machine(&mut order("/", "/"), &home, PathBuf::new());
+        assert!(matches!(refused, Err(FetchError::NoWorkspaceName)));
+    }
+
+    #[test]
+    fn repository_is_fetched_again_unless_the_hub_or_the_disk_refuses() {
+        let refused = |code: &str| {
+            NotFetched::Call(CallFailure::Refused(ErrorView {
+                code: code.to_owned(),
+                message: "no".to_owned(),
+                hint: None,
+            }))
+        };
+        let no_reply = |why: &str| NotFetched::Call(CallFailure::NoReply(why.to_owned()));
+        assert_eq!(refused(codes::NOT_FOUND).again(), FetchAgain::Never);
+        assert_eq!(refused(codes::STORAGE_FULL).again(), FetchAgain::Always);
+        assert_eq!(no_reply("timeout").again(), FetchAgain::Always);
+        let full = "No space left on device";
+        assert_eq!(no_reply(full).again(), FetchAgain::Never);
+        let disk = |why: &str| NotFetched::Disk(io::Error::other(why.to_owned()));
+        assert_eq!(disk(full).again(), FetchAgain::Never);
+        assert_eq!(disk("it is busy").again(), FetchAgain::AFewTimes);
+        // The hub's words stand alone; others say what failed.
+        assert_eq!(
+            FetchError::from(refused(codes::NOT_FOUND)).to_string(),
+            "no"
+        );
+        assert_eq!(
+            FetchError::from(disk(full)).to_string(),
+            "the runner cannot make its copy of the repository: No space left on device"
+        );
     }
 }

@@ -1,7 +1,7 @@
-//! Work of ended attempts that is only here: the hub could not store it, or had recorded the attempt as lost. The hub still accepts it
-//! (`Ops::accept_work` of the hub).
+//! Work of ended attempts that is only here: the hub could not store it, or had recorded the
+//! attempt as lost. The hub still accepts it (`Ops::accept_work` of the hub).
 
-use super::{NotSent, Place, Repositories, SendAgain};
+use super::{NotSent, Repositories, SendAgain, WorkLocation};
 use crate::failpoint;
 use crate::runner::places::place;
 use std::time::Duration;
@@ -11,12 +11,13 @@ const SEND_AGAIN_AFTER: Duration = Duration::from_secs(5 * 60);
 
 impl Repositories {
     /// Looks for unsent work of ended attempts.
-    pub fn look_for_unsent(&self) {
+    pub(crate) fn look_for_unsent(&self) {
         self.unsent.notify_one();
     }
 
-    /// Sends the unsent work of ended attempts whenever there may be some. `is_watched` tells those that have not ended. Does not return.
-    pub async fn send_unsent(&self, is_watched: impl Fn(&str) -> bool) {
+    /// Sends the unsent work of ended attempts whenever there may be some. `is_watched` tells those
+    /// that have not ended. Does not return.
+    pub(crate) async fn send_unsent(&self, is_watched: impl Fn(&str) -> bool) {
         let again_after = failpoint::unsent_after().unwrap_or(SEND_AGAIN_AFTER);
         let mut is_complete = true;
         loop {
@@ -91,7 +92,7 @@ impl Repositories {
         match self.place(run_id)? {
             Some(place) => Ok(self.record(
                 run_id,
-                &Place {
+                &WorkLocation {
                     unsent: None,
                     ..place
                 },

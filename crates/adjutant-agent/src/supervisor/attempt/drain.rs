@@ -1,10 +1,9 @@
 //! Waits for the end of the output.
 
 use super::Attempt;
+use super::reading::Reading;
 use super::statements::SIGNALS_MAX;
-use crate::supervisor::output::OutputEvent;
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
 
 /// How long output may stay open after the agent has ended, before it is closed.
 const DRAIN_MAX: Duration = Duration::from_millis(200);
@@ -13,16 +12,13 @@ const TURNS: u32 = 3;
 
 impl Attempt {
     /// Waits up to [`DRAIN_MAX`] for the end of the output. Returns whether it has ended.
-    pub(super) async fn drain(
-        &mut self,
-        bytes: &mut watch::Receiver<u64>,
-        signals: &mut mpsc::Receiver<OutputEvent>,
-    ) -> bool {
+    pub(super) async fn drain(&mut self, reading: &mut Reading) -> bool {
+        let Reading { bytes, events, .. } = reading;
         let mut over = tokio::time::Instant::now() + DRAIN_MAX;
         loop {
             tokio::select! {
                 // Reading waits until signals are recorded, which may take longer than `DRAIN_MAX`.
-                Some(event) = signals.recv() => {
+                Some(event) = events.recv() => {
                     self.apply_output(event);
                     if self.signals <= SIGNALS_MAX {
                         over = tokio::time::Instant::now() + DRAIN_MAX;

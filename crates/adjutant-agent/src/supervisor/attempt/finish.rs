@@ -1,9 +1,11 @@
 //! Ends an agent whose work is complete.
 
 use super::Attempt;
+use adjutant_core::units::duration;
 use std::time::{Duration, Instant};
 
-/// How long an agent may take to exit: after its work is complete, before it is asked to exit; and then, before it is killed.
+/// How long an agent may take to exit: after its work is complete, before it is asked to exit; and
+/// then, before it is killed.
 const FINISH_MAX: Duration = Duration::from_millis(1500);
 pub(super) const FINISH_KILL: Duration = Duration::from_secs(3);
 
@@ -42,12 +44,13 @@ impl Attempt {
         }
     }
 
-    /// Ends the agent, which has reported its result and stays silent. This is no stop: the report and the evidence decide about the run.
+    /// Ends the agent, which has reported its result and stays silent. This is no stop: the report
+    /// and the evidence decide about the run.
     pub(super) fn end_after_report(&mut self, silent: Duration) {
         self.is_ended_after_report = true;
         self.note(&format!(
-            "! ended after its report: silent for {} s (end_after_report)",
-            silent.as_secs()
+            "! ended after its report: silent for {} (end_after_report)",
+            duration::of(silent)
         ));
         self.close();
     }

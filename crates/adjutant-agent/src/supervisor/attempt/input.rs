@@ -2,11 +2,12 @@
 
 use super::Attempt;
 use crate::harness::step::{ChangedCall, Decision, Step};
-use crate::link::FactKind;
+use crate::protocol::FactKind;
 use crate::supervisor::approve;
 use crate::supervisor::worker::Line;
 use crate::text;
 use crate::view::MessageView;
+use adjutant_core::shorten;
 
 /// How much of a changed call is written to the log, in bytes.
 const NOTED_BYTES_MAX: usize = 2 * 1024;
@@ -15,7 +16,7 @@ impl Attempt {
     pub(super) fn perform_step(&mut self, step: Step) {
         match step {
             Step::Write(bytes) => self.write(bytes),
-            Step::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
+            Step::Delivered(message_id) => self.journal.record(FactKind::Delivered { message_id }),
             Step::Permission(permission) => {
                 match approve::at_once(&permission, &self.permissions, &self.cwd) {
                     Some(decision) => {
@@ -32,13 +33,7 @@ impl Attempt {
                 self.permits.withdraw(&id);
             }
             Step::Changed(changed) => {
-                let ChangedCall { tool, allowed, now } = &changed;
-                let short = |text: &str| text::head(text, NOTED_BYTES_MAX).to_owned();
-                self.note(&format!(
-                    "! changed after approval: {tool} {} (approved: {})",
-                    short(now),
-                    short(allowed)
-                ));
+                self.note(&changed_note(&changed));
                 self.permits.report_change(self.client.clone(), changed);
             }
             Step::Note(note) => self.note(&note),
@@ -47,8 +42,8 @@ impl Attempt {
                 self.close();
             }
             Step::TurnEnded => {
-                self.state_usage();
-                self.journal.state(FactKind::TurnEnded {});
+                self.record_usage();
+                self.journal.record(FactKind::TurnEnded {});
             }
             Step::Close => self.close(),
         }
@@ -84,8 +79,8 @@ impl Attempt {
         }
     }
 
-    /// Writes messages to the agent's input, each once. An agent without an open input receives them from the hub, with
-    /// its next tool call.
+    /// Writes messages to the agent's input, each once. An agent without an open input receives
+    /// them from the hub, with its next tool call.
     pub(super) fn deliver(&mut self, messages: &[MessageView]) {
         let (Some(lines), Some(dialogue)) = (&self.worker.lines, &mut self.dialogue) else {
             return;
@@ -112,5 +107,37 @@ impl Attempt {
                 }
             }
         }
+    }
+}
+
+/// Returns the line for the log about a call that changed after it was allowed.
+fn changed_note(ChangedCall { tool, allowed, now }: &ChangedCall) -> String {
+    let short = |text| shorten::to_bytes(text, NOTED_BYTES_MAX);
+    format!(
+        "! changed after approval: {tool} {} (approved: {})",
+        short(now),
+        short(allowed)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shortened_call_is_marked_in_the_log() {
+        let note = |now: &str| {
+            changed_note(&ChangedCall {
+                tool: "bash".to_owned(),
+                allowed: "ls".to_owned(),
+                now: now.to_owned(),
+            })
+        };
+        assert_eq!(
+            note("rm"),
+            "! changed after approval: bash rm (approved: ls)"
+        );
+        let long = note(&"x".repeat(NOTED_BYTES_MAX + 1));
+        assert!(long.ends_with("x… (approved: ls)"), "{long}");
     }
 }

@@ -1,55 +1,55 @@
-//! One attempt with a started agent: selects events and applies each to completion, until all processes of the attempt
-//! have ended and its last fact is recorded.
+//! One attempt with a started agent: selects events and applies each to completion, until all
+//! processes of the attempt have ended and its last fact is recorded.
 
 mod drain;
+mod evidence;
 mod finish;
+mod guard;
 mod input;
 mod model;
+mod reading;
 mod resources;
 mod statements;
 mod stop;
+mod throttled;
 
-use crate::client::{AgentActivity, Client};
-use crate::clock;
 use crate::failpoint::failpoint;
 use crate::harness::dialogue::Dialogue;
-use crate::link::{AttemptDir, CommandEvidence, FactKind, Order, Orders, VerdictText};
+use crate::hub_client::{AgentActivity, Client};
+use crate::protocol::{FactKind, Order, Orders};
 use crate::supervisor::clock::ActiveClock;
-use crate::supervisor::closing::{AcceptTime, Closer, HUB_MAX};
+use crate::supervisor::closing::{Closer, HUB_MAX};
 use crate::supervisor::end::{self, Ending};
 use crate::supervisor::gate::AttemptGate;
 use crate::supervisor::journal::Journal;
-use crate::supervisor::logfile::{self, LogFile};
+use crate::supervisor::log_writer::LogWriter;
 use crate::supervisor::output::{OutputEvent, Pump};
-use crate::supervisor::permits::{Outcome, Permits};
-use crate::supervisor::side_command::StopCause;
+use crate::supervisor::permits::{PermitOutcome, Permits};
 use crate::supervisor::stall::{SilenceLimits, Stall};
 use crate::supervisor::stop::{Stop, until};
 use crate::supervisor::worker::{ProcessesState, Worker};
 use adjutant_core::condition::Retries;
-use adjutant_core::{Time, limits};
 use finish::{FINISH_KILL, Finish};
+use guard::guard_exit;
+use reading::Reading;
 use resources::Measuring;
+use statements::{DENIED_WRITES_FACT_EVERY, SUBAGENTS_FACT_EVERY, USAGE_FACT_EVERY};
 use std::collections::BTreeSet;
+use std::io;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use throttled::{Pace, Throttled};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
-/// Maximum number of unrecorded signals. Beyond it, reading waits.
-const SIGNALS_AHEAD_MAX: usize = 16;
-/// Maximum number of queued lines of Adjutant for the log.
-const NOTES_AHEAD_MAX: usize = 64;
 /// Minimum interval between facts about output.
 const OUTPUT_FACT_EVERY: Duration = Duration::from_secs(1);
 
 /// A running attempt.
 #[derive(Debug)]
-pub struct Attempt {
+pub(super) struct Attempt {
     grace: Duration,
     clock: ActiveClock,
     journal: Journal,
@@ -58,11 +58,13 @@ pub struct Attempt {
     delivered: mpsc::UnboundedReceiver<String>,
     /// Messages that were written to the agent's input.
     given: BTreeSet<String>,
-    /// The guard's lifeline, which closes when the guard exits. `None`: the guard has exited.
+    /// The guard's lifeline, which closes when the guard exits. `None`: the guard has exited, or
+    /// cannot be watched.
     guard: Option<pipe::Receiver>,
     stop: Stop,
+    /// The output that facts have reported.
     reported_bytes: u64,
-    report_after: Instant,
+    output_pace: Pace,
     /// The number of signals so far.
     signals: u32,
     /// The number of lines with a marker that are no signals.
@@ -80,21 +82,18 @@ pub struct Attempt {
     ending: Ending,
     activity: Arc<AgentActivity>,
     stall: Stall,
-    /// Whether its configuration has the agent ended when it stays silent after its report, and whether that has begun.
+    /// Whether its configuration has the agent ended when it stays silent after its report, and
+    /// whether that has begun.
     ends_after_report: bool,
     is_ended_after_report: bool,
     retries: Retries,
     measuring: Measuring,
-    /// The unrecorded fact about the CLI's own sub-agents, and when it may be recorded.
-    subagents: Option<FactKind>,
-    state_subagents_at: Instant,
-    /// The unrecorded fact about usage, and when it may be recorded.
-    usage: Option<FactKind>,
-    state_usage_at: Instant,
-    /// The number of denied writes that its output has reported, the last unrecorded one, and when it may be recorded.
+    /// The CLI's own sub-agents.
+    subagents: Throttled<FactKind>,
+    usage: Throttled<FactKind>,
+    /// The number of denied writes that its output has reported.
     denied_writes: u64,
-    denied_write: Option<String>,
-    state_denied_writes_at: Instant,
+    denied_write: Throttled<FactKind>,
     /// The start of the times of `retries`.
     began: Instant,
     /// The run waits for a decision.
@@ -105,7 +104,7 @@ pub struct Attempt {
 
 /// The resources of a starting attempt, other than the agent.
 #[derive(Debug)]
-pub struct AttemptParts {
+pub(crate) struct AttemptParts {
     pub journal: Journal,
     pub worker: Worker,
     pub orders: watch::Receiver<Orders>,
@@ -121,16 +120,6 @@ pub struct AttemptParts {
     pub gate: Option<AttemptGate>,
 }
 
-/// The agent's exit as the supervisor saw it. What follows (the sweep, the evidence, an unreachable hub) takes none of the run's time.
-#[derive(Debug)]
-struct AgentExit {
-    at: Time,
-    active_ms: i64,
-    time_left: Option<Duration>,
-    /// No stop had begun.
-    by_itself: bool,
-}
-
 /// An event of an attempt.
 #[derive(Debug)]
 enum Event {
@@ -138,16 +127,16 @@ enum Event {
     Orders(Orders),
     Delivered(String),
     GuardLost,
+    GuardUnwatched(io::Error),
     LimitReached,
     StopStepDue,
     OutputGrew(u64),
     Output(OutputEvent),
-    Decided(String, Outcome),
+    Decided(String, PermitOutcome),
     FinishDue,
     StallDue,
     RetriesDue,
-    SubagentsDue,
-    UsageDue,
+    FactsDue,
     MeasurementDue(u64),
     AgentActive,
     QuotaReported(FactKind),
@@ -156,7 +145,7 @@ enum Event {
 impl Attempt {
     /// Creates the attempt of an agent that was just started.
     #[must_use]
-    pub fn new(order: &Order, parts: AttemptParts) -> Self {
+    pub(super) fn new(order: &Order, parts: AttemptParts) -> Self {
         let AttemptParts {
             journal,
             worker,
@@ -179,7 +168,7 @@ impl Attempt {
             guard,
             stop: Stop::Not,
             reported_bytes: 0,
-            report_after: Instant::now(),
+            output_pace: Pace::new(OUTPUT_FACT_EVERY, Instant::now()),
             signals: 0,
             mentions: 0,
             client,
@@ -200,94 +189,42 @@ impl Attempt {
             is_ended_after_report: false,
             retries: Retries::default(),
             measuring: Measuring::start(order.memory_bytes_max, Instant::now()),
-            subagents: None,
-            state_subagents_at: Instant::now(),
-            usage: None,
-            state_usage_at: Instant::now(),
+            subagents: Throttled::new(SUBAGENTS_FACT_EVERY, Instant::now()),
+            usage: Throttled::new(USAGE_FACT_EVERY, Instant::now()),
             denied_writes: 0,
-            denied_write: None,
-            state_denied_writes_at: Instant::now(),
+            denied_write: Throttled::new(DENIED_WRITES_FACT_EVERY, Instant::now()),
             began: Instant::now(),
             waiting: false,
             gate,
         }
     }
 
-    /// Runs until no process of the attempt is left, and records its last fact. Returns the logs that could not be
-    /// finished because of the disk.
-    pub async fn run(mut self, pump: Pump, closer: &Closer<'_>) -> (Journal, Vec<LogFile>) {
-        let (sender, mut bytes) = watch::channel(0);
-        let cut = CancellationToken::new();
-        let mut pumping = JoinSet::new();
-        let (output_events, mut signals) = mpsc::channel(SIGNALS_AHEAD_MAX);
-        let (notes, noted) = mpsc::channel(NOTES_AHEAD_MAX);
+    /// Runs until no process of the attempt is left, and records its last fact. Returns the logs
+    /// that could not be finished because of the disk.
+    pub(super) async fn run(
+        mut self,
+        pump: Pump,
+        closer: &Closer<'_>,
+    ) -> (Journal, Vec<LogWriter>) {
+        let (mut reading, notes) = Reading::begin(pump, &self.activity);
         self.notes = notes;
-        pumping.spawn(pump.run(
-            sender,
-            output_events,
-            noted,
-            Arc::clone(&self.activity),
-            cut.clone(),
-        ));
         loop {
-            let event = self.select(&mut bytes, &mut signals).await;
+            let event = self.select(&mut reading).await;
             if self.apply(event).is_break() {
                 break;
             }
         }
-        let exit = AgentExit {
-            at: clock::now(),
-            active_ms: self.clock.active_ms(Instant::now()),
-            time_left: self.clock.left(Instant::now()),
-            by_itself: !self.stop.is_asked(),
-        };
-        // If the agent exited by itself, processes that still hold the output get a moment to finish it.
-        let left_open = !self.stop.is_asked() && !self.drain(&mut bytes, &mut signals).await;
+        let exit = self.agent_exit();
+        // If the agent exited by itself, processes that still hold the output get a moment to
+        // finish it.
+        let left_open = !self.stop.is_asked() && !self.drain(&mut reading).await;
         let swept = self.worker.sweep().await;
-        self.drain(&mut bytes, &mut signals).await;
-        cut.cancel();
-        // The pump ends when everything is read and reported.
-        while let Some(event) = signals.recv().await {
-            self.apply_output(event);
-        }
-        let mut output = match pumping.join_next().await {
-            Some(Ok(output)) => Some(output),
-            Some(Err(error)) => {
-                tracing::error!(%error, "the task that reads the output has failed");
-                None
-            }
-            None => None,
-        };
-        while let Ok(message_id) = self.delivered.try_recv() {
-            self.journal.state(FactKind::Delivered { message_id });
-        }
-        let mut logs = output
-            .as_mut()
-            .map(|output| std::mem::take(&mut output.logs))
-            .unwrap_or_default();
-        logfile::finish(&mut logs);
-        if let Some(output) = &mut output {
-            self.ending.extract_answer(&mut output.result);
-            if output.result.len() > limits::RESULT_SHOWN_BYTES_MAX {
-                let dir = AttemptDir::new(
-                    &closer.order.home,
-                    &closer.order.run_id,
-                    closer.order.attempt,
-                );
-                if let Err(error) = super::write_private(&dir, &dir.answer(), &output.result) {
-                    tracing::error!(%error, "the whole result cannot be stored; its end is in the last fact, and the log has all of it");
-                }
-            }
-        }
-        self.report_subagents();
-        self.report_denied_writes();
+        self.drain(&mut reading).await;
+        let mut output = self.finish_reading(reading).await;
+        let logs = self.finish_output(output.as_mut(), closer);
+        self.report_last_facts();
         self.report_resource_use();
-        if tokio::time::timeout(HUB_MAX, self.permits.settle())
-            .await
-            .is_err()
-        {
-            tracing::warn!("the hub has not received that a request was withdrawn");
-        }
+        self.withdraw_requests().await;
         failpoint!("supervisor.before_ended");
         let ended = end::ProcessEnd {
             exit: self.worker.seen.borrow().exit,
@@ -301,83 +238,30 @@ impl Attempt {
         };
         let mut last = end::end_fact(ended, output, self.failed.take(), &self.ending);
         self.report_model_use(&mut last).await;
-        let mut ended_at = exit.at;
-        if let Some(acceptance) = self.collect_evidence(closer, &last, &exit).await
-            && let FactKind::Ended {
-                active_ms,
-                by_itself,
-                ..
-            } = &mut last
-        {
-            // The acceptance command uses the run's time, and a stop during it is a stop of the attempt.
-            *active_ms =
-                active_ms.saturating_add(i64::try_from(acceptance.took_ms).unwrap_or(i64::MAX));
-            *by_itself &= acceptance.stopped.as_deref() != Some(StopCause::ByOrder.text());
-            ended_at = clock::now();
-        }
+        let ended_at = self.conclude(closer, &mut last, &exit).await;
         // A stopped run releases its slot at once; its next attempt syncs.
         if self.stop == Stop::Not {
             closer.wait_for_sync().await;
         }
-        self.journal.state_at(ended_at, last);
+        self.journal.record_at(ended_at, last);
         failpoint!("supervisor.after_ended");
         (self.journal, logs)
     }
 
-    /// Collects evidence about the agent's work, if the hub requests it. `end` is the agent's end. Returns the result of the
-    /// acceptance command, if it was run.
-    async fn collect_evidence(
-        &mut self,
-        closer: &Closer<'_>,
-        end: &FactKind,
-        exit: &AgentExit,
-    ) -> Option<CommandEvidence> {
-        if !closer.may_inspect(self.stop != Stop::Not, self.signals) {
-            return None;
+    /// Waits until the hub knows which requests are withdrawn. This is before the last fact,
+    /// because the hub accepts no withdrawal after the end.
+    async fn withdraw_requests(&mut self) {
+        if tokio::time::timeout(HUB_MAX, self.permits.settle())
+            .await
+            .is_err()
+        {
+            tracing::warn!("the hub has not received that a request was withdrawn");
         }
-        // From here on the agent's end counts, even if the supervisor dies.
-        self.journal.state_at(
-            exit.at,
-            FactKind::AgentEnded {
-                end: Box::new(end.clone()),
-            },
-        );
-        self.worker.stop_reaping();
-        let taken = self.journal.received_by_hub();
-        let asked = async {
-            taken.await;
-            closer.fetch_closing(exit.by_itself).await
-        };
-        // The snapshot is taken even if no hub is running.
-        let (asked, (changes, facts)) =
-            tokio::join!(tokio::time::timeout(HUB_MAX, asked), closer.changes());
-        facts.into_iter().for_each(|fact| self.journal.state(fact));
-        let Ok(Some(closing)) = asked else {
-            return None;
-        };
-        let has_succeeded = matches!(
-            end,
-            FactKind::Ended {
-                exit_code: Some(0),
-                verdict: Some(VerdictText { cause: None, .. }),
-                ..
-            }
-        );
-        let accept = (!self.stop.is_asked() || has_succeeded).then_some(AcceptTime(exit.time_left));
-        let evidence = closer
-            .inspect(&closing, changes, accept, &mut self.orders)
-            .await;
-        let acceptance = evidence.acceptance.clone();
-        self.journal.state(FactKind::EvidenceCollected(evidence));
-        acceptance
     }
 
     /// Waits for the next event. Cancel safe.
-    async fn select(
-        &mut self,
-        bytes: &mut watch::Receiver<u64>,
-        signals: &mut mpsc::Receiver<OutputEvent>,
-    ) -> Event {
+    async fn select(&mut self, reading: &mut Reading) -> Event {
+        let Reading { bytes, events, .. } = reading;
         let limit_at = if self.stop.is_asked() {
             None
         } else {
@@ -385,12 +269,16 @@ impl Attempt {
         };
         let retries_due = self.retries_due();
         let output_bytes = *bytes.borrow();
-        let subagents_due = self.subagents.as_ref().map(|_| self.state_subagents_at);
-        let usage_due = self.usage.as_ref().map(|_| self.state_usage_at);
+        let facts_due = self
+            .subagents
+            .due()
+            .into_iter()
+            .chain(self.usage.due())
+            .min();
         let (taken, reported, after) = (
             self.journal.received_by_hub(),
             self.reported_bytes,
-            self.report_after,
+            self.output_pace.next_at(),
         );
         let output_came = async {
             taken.await;
@@ -401,6 +289,8 @@ impl Attempt {
             }
             tokio::time::sleep_until(after.into()).await;
         };
+        // In this order: an agent that writes all the time must not delay its own end, an order or
+        // a step of a stop.
         tokio::select! {
             biased;
             Ok(()) = self.worker.seen.changed() => Event::Processes(*self.worker.seen.borrow_and_update()),
@@ -408,16 +298,18 @@ impl Attempt {
             () = until(self.stop.due()) => Event::StopStepDue,
             () = until(limit_at) => Event::LimitReached,
             Some(message_id) = self.delivered.recv() => Event::Delivered(message_id),
-            Some(event) = signals.recv() => Event::Output(event),
+            Some(event) = events.recv() => Event::Output(event),
             Some((id, outcome)) = self.permits.next() => Event::Decided(id, outcome),
             () = until(self.finish.due()) => Event::FinishDue,
             () = until(self.stall.due()) => Event::StallDue,
             () = until(retries_due) => Event::RetriesDue,
-            () = until(subagents_due) => Event::SubagentsDue,
-            () = until(usage_due) => Event::UsageDue,
+            () = until(facts_due) => Event::FactsDue,
             () = until(Some(self.measuring.due)) => Event::MeasurementDue(output_bytes),
             () = self.activity.next_activity(), if self.stall.is_stalled() => Event::AgentActive,
-            () = at_end(self.guard.as_ref()) => Event::GuardLost,
+            exited = guard_exit(self.guard.as_ref()) => match exited {
+                Ok(()) => Event::GuardLost,
+                Err(error) => Event::GuardUnwatched(error),
+            },
             Some(fact) = next_report(self.gate.as_mut()) => Event::QuotaReported(fact),
             () = output_came => Event::OutputGrew(*bytes.borrow_and_update()),
         }
@@ -426,7 +318,8 @@ impl Attempt {
     /// Applies an event. Breaks when the sweep is due.
     fn apply(&mut self, event: Event) -> ControlFlow<()> {
         match event {
-            // If the agent exits by itself, the sweep follows at once; in a stop, all processes get the grace period.
+            // If the agent exits by itself, the sweep follows at once; in a stop, all processes get
+            // the grace period.
             Event::Processes(seen)
                 if seen.none_left || (seen.exit.is_some() && !self.stop.is_asked()) =>
             {
@@ -434,10 +327,12 @@ impl Attempt {
             }
             Event::Processes(_) => {}
             Event::Orders(orders) => self.follow(orders),
-            Event::Delivered(message_id) => self.journal.state(FactKind::Delivered { message_id }),
+            Event::Delivered(message_id) => self.journal.record(FactKind::Delivered { message_id }),
             Event::Output(event) => self.apply_output(event),
-            Event::Decided(id, Outcome::Decision(decision)) => self.write_decision(&id, &decision),
-            Event::Decided(id, Outcome::Answers(answers)) => {
+            Event::Decided(id, PermitOutcome::Decision(decision)) => {
+                self.write_decision(&id, &decision)
+            }
+            Event::Decided(id, PermitOutcome::Answers(answers)) => {
                 let steps = self
                     .dialogue
                     .as_mut()
@@ -456,25 +351,28 @@ impl Attempt {
             },
             Event::StallDue => self.check_for_stall(),
             Event::RetriesDue => self.report_retries(),
-            Event::SubagentsDue => self.report_subagents(),
-            Event::UsageDue => self.state_usage(),
+            Event::FactsDue => self.report_due_facts(),
             Event::MeasurementDue(output_bytes) => self.measure(output_bytes),
             Event::AgentActive => {
                 if self
                     .stall
                     .note_sign(self.activity.silent_since(), Instant::now())
                 {
-                    self.journal.state(FactKind::ActiveAgain {});
+                    self.journal.record(FactKind::ActiveAgain {});
                 }
             }
-            Event::QuotaReported(fact) => self.journal.state(fact),
+            Event::QuotaReported(fact) => self.journal.record(fact),
             Event::GuardLost => {
                 self.guard = None;
-                self.journal.state(FactKind::GuardLost {});
+                self.journal.record(FactKind::GuardLost {});
+            }
+            Event::GuardUnwatched(error) => {
+                tracing::error!(%error, "the guard cannot be watched: its exit will not be noticed");
+                self.guard = None;
             }
             Event::LimitReached => {
                 let now = Instant::now();
-                self.journal.state(FactKind::LimitReached {
+                self.journal.record(FactKind::LimitReached {
                     active_ms: self.clock.active_ms(now),
                 });
                 self.begin_stop(now);
@@ -487,9 +385,9 @@ impl Attempt {
                 None => return ControlFlow::Break(()),
             },
             Event::OutputGrew(total_bytes) => {
-                self.journal.state(FactKind::Output { total_bytes });
+                self.journal.record(FactKind::Output { total_bytes });
                 self.reported_bytes = total_bytes;
-                self.report_after = Instant::now() + OUTPUT_FACT_EVERY;
+                self.output_pace.restart(Instant::now());
             }
         }
         ControlFlow::Continue(())
@@ -500,17 +398,6 @@ impl Attempt {
 async fn next_report(gate: Option<&mut AttemptGate>) -> Option<FactKind> {
     match gate {
         Some(gate) => gate.next_report().await,
-        None => std::future::pending().await,
-    }
-}
-
-/// Waits until the other end of a pipe that carries no data is closed.
-async fn at_end(pipe: Option<&pipe::Receiver>) {
-    match pipe {
-        Some(pipe) => match pipe.readable().await {
-            Ok(()) => {}
-            Err(error) => tracing::error!(%error, "the guard cannot be watched"),
-        },
         None => std::future::pending().await,
     }
 }

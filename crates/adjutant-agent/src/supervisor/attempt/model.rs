@@ -1,7 +1,7 @@
 //! The gate's counts of the agent's use of its model.
 
 use super::Attempt;
-use crate::link::{FactKind, UsageText};
+use crate::protocol::{FactKind, UsageText};
 use adjutant_core::Cause;
 use adjutant_stream::rules::Usage;
 
@@ -17,11 +17,12 @@ impl Attempt {
         } = self.ending.usage_text(usage);
         if let Some(fact) = gate.bypass_fact(input_tokens.saturating_add(output_tokens), of_session)
         {
-            self.journal.state(fact);
+            self.journal.record(fact);
         }
     }
 
-    /// Records the usage before the last fact, and completes the last fact with data that only the gate has.
+    /// Records the usage before the last fact, and completes the last fact with data that only the
+    /// gate has.
     pub(super) async fn report_model_use(&mut self, last: &mut FactKind) {
         let (Some(gate), FactKind::Ended { verdict, usage, .. }) = (&mut self.gate, last) else {
             return;
@@ -44,6 +45,6 @@ impl Attempt {
         facts
             .into_iter()
             .flatten()
-            .for_each(|fact| self.journal.state(fact));
+            .for_each(|fact| self.journal.record(fact));
     }
 }

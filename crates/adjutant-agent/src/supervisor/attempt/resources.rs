@@ -1,8 +1,9 @@
-//! The machine resources that the attempt's processes use: measured every few seconds, reported when they have changed.
+//! The machine resources that the attempt's processes use: measured every few seconds, reported
+//! when they have changed.
 
 use super::Attempt;
-use crate::link::FactKind;
 use crate::process::usage::{self, ReapedUse};
+use crate::protocol::FactKind;
 use adjutant_core::resources::{FIRST_AFTER, Measurement, Meter};
 use std::time::Instant;
 
@@ -53,7 +54,7 @@ impl Attempt {
             .saturating_add(reaped.cpu_ms.saturating_sub(self.measuring.before.cpu_ms));
         let at_ms = self.began_ms();
         if let Some(known) = self.measuring.meter.measure(found, at_ms) {
-            self.journal.state(FactKind::Resources(known.into()));
+            self.journal.record(FactKind::Resources(known.into()));
         }
         let now = Instant::now();
         self.measuring.due = self.measuring.next(now);
@@ -63,7 +64,7 @@ impl Attempt {
             .is_some_and(|max| found.memory_bytes > max)
             && !self.stop.is_asked()
         {
-            self.journal.state(FactKind::MemoryLimitReached {
+            self.journal.record(FactKind::MemoryLimitReached {
                 memory_bytes: found.memory_bytes,
             });
             self.begin_stop(now);
@@ -78,6 +79,6 @@ impl Attempt {
             reaped.written_bytes.saturating_sub(before.written_bytes),
             reaped.largest_bytes,
         );
-        self.journal.state(FactKind::Resources(known.into()));
+        self.journal.record(FactKind::Resources(known.into()));
     }
 }

@@ -1,31 +1,33 @@
-//! Records the facts of an attempt: signals, stalls, failing retries, denied writes, and the CLI's own sub-agents.
+//! Records the facts of an attempt: signals, stalls, failing retries, denied writes, and the CLI's
+//! own sub-agents.
 
 use super::Attempt;
 use crate::harness::dialogue::Dialogue;
 use crate::harness::step::Step;
-use crate::link::{FactKind, FoundText, SubagentsText};
-use crate::signal::Found;
+use crate::protocol::{FactKind, FoundText, SubagentsText};
+use crate::signal::FoundSignal;
 use crate::supervisor::output::OutputEvent;
 use crate::supervisor::stop::Stop;
 use crate::view::SubagentView;
 use adjutant_core::condition::Retrying;
 use adjutant_core::signal::SignalKind;
 use adjutant_core::subagent::Subagent;
+use adjutant_core::units::duration;
 use adjutant_stream::reader::StreamUpdate;
 use adjutant_stream::rules::Usage;
 use std::time::{Duration, Instant};
 
 /// Maximum number of signals of one attempt that have an effect.
 pub(super) const SIGNALS_MAX: u32 = 2_000;
-/// Maximum number of lines of one attempt that contain a marker and are no signals, and are recorded.
+/// Maximum number of lines of one attempt that contain a marker and are no signals, and are
+/// recorded.
 const MENTIONS_MAX: u32 = 20;
 /// Minimum interval between facts about the CLI's own sub-agents.
-const SUBAGENTS_FACT_EVERY: Duration = Duration::from_secs(2);
+pub(super) const SUBAGENTS_FACT_EVERY: Duration = Duration::from_secs(2);
 /// Delay of facts about usage.
-const USAGE_FACT_EVERY: Duration = Duration::from_secs(2);
-
+pub(super) const USAGE_FACT_EVERY: Duration = Duration::from_secs(2);
 /// Minimum interval between facts about denied writes, apart from the one at the end.
-const DENIED_WRITES_FACT_EVERY: Duration = Duration::from_secs(60);
+pub(super) const DENIED_WRITES_FACT_EVERY: Duration = Duration::from_secs(60);
 
 impl Attempt {
     pub(super) fn apply_output(&mut self, event: OutputEvent) {
@@ -33,13 +35,17 @@ impl Attempt {
             OutputEvent::Signal(found) => self.report_signal(found),
             OutputEvent::WriteDenied(line) => {
                 self.denied_writes += 1;
-                self.denied_write = Some(line);
-                if Instant::now() >= self.state_denied_writes_at {
-                    self.report_denied_writes();
+                self.denied_write.put(FactKind::WriteDenied {
+                    times: self.denied_writes,
+                    line,
+                });
+                // What comes within the interval is in the next such fact, or in the last one.
+                if let Some(fact) = self.denied_write.take_due(Instant::now()) {
+                    self.journal.record(fact);
                 }
             }
             OutputEvent::Stream(StreamUpdate::Session(session)) => {
-                self.journal.state(FactKind::Session { session })
+                self.journal.record(FactKind::Session { session })
             }
             OutputEvent::Stream(StreamUpdate::Retry {
                 error: words,
@@ -61,7 +67,7 @@ impl Attempt {
                     state,
                     tokens,
                 };
-                self.subagents = Some(FactKind::Subagents(SubagentsText {
+                self.subagents.put(FactKind::Subagents(SubagentsText {
                     all: all.into_iter().map(text).collect(),
                     more,
                 }));
@@ -69,7 +75,7 @@ impl Attempt {
             OutputEvent::Stream(StreamUpdate::Usage(usage)) => self.note_usage(&usage),
             OutputEvent::Stream(StreamUpdate::Progress) => {
                 if self.retries.note_progress() {
-                    self.journal.state(FactKind::Recovered {});
+                    self.journal.record(FactKind::Recovered {});
                 }
             }
             OutputEvent::Stream(StreamUpdate::ModelText) => {
@@ -89,11 +95,11 @@ impl Attempt {
     }
 
     /// Records a signal. Beyond [`SIGNALS_MAX`], signals are only in the log.
-    pub(super) fn report_signal(&mut self, found: Found) {
-        if matches!(found, Found::Mention { .. }) {
+    pub(super) fn report_signal(&mut self, found: FoundSignal) {
+        if matches!(found, FoundSignal::Mention { .. }) {
             self.mentions += 1;
             if self.mentions <= MENTIONS_MAX {
-                self.journal.state(FactKind::Signal {
+                self.journal.record(FactKind::Signal {
                     found: text_of(found),
                 });
             }
@@ -101,7 +107,7 @@ impl Attempt {
         }
         self.signals += 1;
         if self.signals <= SIGNALS_MAX {
-            self.journal.state(FactKind::Signal {
+            self.journal.record(FactKind::Signal {
                 found: text_of(found),
             });
         } else if self.signals == SIGNALS_MAX + 1 {
@@ -116,8 +122,8 @@ impl Attempt {
         if let Some(silent) = self.stall.check(silent_since, Instant::now()) {
             if self.dialogue.as_ref().is_some_and(Dialogue::is_opening) {
                 let why = format!(
-                    "it has not begun a session and has been silent for {} s: does it speak ACP?",
-                    silent.as_secs()
+                    "it has not begun a session and has been silent for {}: does it speak ACP?",
+                    duration::of(silent)
                 );
                 self.perform_step(Step::Failed(why));
             }
@@ -130,7 +136,7 @@ impl Attempt {
                 self.end_after_report(silent);
                 return;
             }
-            self.journal.state(FactKind::Stalled {
+            self.journal.record(FactKind::Stalled {
                 silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX),
             });
         }
@@ -151,7 +157,7 @@ impl Attempt {
         }) = self.retries.due_statement(self.began_ms())
         {
             tracing::info!(cause = cause.word(), tries, "the agent's CLI retries");
-            self.journal.state(FactKind::Retrying {
+            self.journal.record(FactKind::Retrying {
                 cause: cause.word().to_owned(),
                 words,
                 tries,
@@ -164,49 +170,48 @@ impl Attempt {
         i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// Records the denied writes that its output has reported since the last such fact.
-    pub(super) fn report_denied_writes(&mut self) {
-        if let Some(line) = self.denied_write.take() {
-            self.journal.state(FactKind::WriteDenied {
-                times: self.denied_writes,
-                line,
-            });
-            self.state_denied_writes_at = Instant::now() + DENIED_WRITES_FACT_EVERY;
-        }
-    }
-
-    /// Keeps the usage so far until it is recorded. If the agent exits meanwhile, it is known to have finished.
+    /// Keeps the usage so far until it is recorded. If the agent exits meanwhile, it is known to
+    /// have finished.
     fn note_usage(&mut self, usage: &Usage) {
         self.check_gate_use(usage);
         let Some(text) = self.ending.usage_so_far(usage) else {
             return;
         };
-        if self.usage.is_none() {
-            self.state_usage_at = Instant::now() + USAGE_FACT_EVERY;
-        }
-        self.usage = Some(FactKind::Usage(text));
+        self.usage
+            .put_delayed(FactKind::Usage(text), Instant::now());
     }
 
-    /// Records the usage so far.
-    pub(super) fn state_usage(&mut self) {
-        if let Some(fact) = self.usage.take() {
-            self.journal.state(fact);
+    /// Records the usage so far, due or not.
+    pub(super) fn record_usage(&mut self) {
+        if let Some(fact) = self.usage.take(Instant::now()) {
+            self.journal.record(fact);
         }
     }
 
-    /// Records the CLI's own sub-agents.
-    pub(super) fn report_subagents(&mut self) {
-        if let Some(fact) = self.subagents.take() {
-            self.journal.state(fact);
-            self.state_subagents_at = Instant::now() + SUBAGENTS_FACT_EVERY;
-        }
+    /// Records the facts about the CLI's own sub-agents and about usage that are due.
+    pub(super) fn report_due_facts(&mut self) {
+        let now = Instant::now();
+        let due = [self.subagents.take_due(now), self.usage.take_due(now)];
+        due.into_iter()
+            .flatten()
+            .for_each(|fact| self.journal.record(fact));
+    }
+
+    /// Records the latest sub-agents and denied writes before the attempt's last fact, which has
+    /// the usage.
+    pub(super) fn report_last_facts(&mut self) {
+        let now = Instant::now();
+        let last = [self.subagents.take(now), self.denied_write.take(now)];
+        last.into_iter()
+            .flatten()
+            .for_each(|fact| self.journal.record(fact));
     }
 }
 
-fn text_of(found: Found) -> FoundText {
+fn text_of(found: FoundSignal) -> FoundText {
     let tag = |kind: SignalKind| kind.tag().to_owned();
     match found {
-        Found::Block {
+        FoundSignal::Block {
             kind,
             text,
             is_closed,
@@ -215,12 +220,12 @@ fn text_of(found: Found) -> FoundText {
             text,
             unclosed: !is_closed,
         },
-        Found::Json { text } => FoundText::Json { text },
-        Found::Oversized { kind, text } => FoundText::Oversized {
+        FoundSignal::Json { text } => FoundText::Json { text },
+        FoundSignal::Oversized { kind, text } => FoundText::Oversized {
             tag: tag(kind),
             text,
         },
-        Found::Mention { kind, line } => FoundText::Mention {
+        FoundSignal::Mention { kind, line } => FoundText::Mention {
             tag: tag(kind),
             line,
         },

@@ -2,7 +2,7 @@
 
 use super::Attempt;
 use crate::harness::dialogue::Dialogue;
-use crate::link::{FactKind, Orders};
+use crate::protocol::{FactKind, Orders};
 use crate::supervisor::stop::Stop;
 use adjutant_core::StopReason;
 use std::time::Instant;
@@ -22,7 +22,7 @@ impl Attempt {
         let known = StopReason::from_word(&reason);
         if known == Some(StopReason::HostLost) && self.stop == Stop::Not {
             // Otherwise the hub would take the end for the agent's own.
-            self.journal.state(FactKind::HubLost {});
+            self.journal.record(FactKind::HubLost {});
         }
         let is_announced = known.is_some_and(StopReason::is_announced);
         match (self.stop, is_announced) {

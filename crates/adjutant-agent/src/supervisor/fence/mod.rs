@@ -1,14 +1,18 @@
 //! Starts an attempt's processes inside a fence.
 
+mod hidden;
+mod places;
 mod plan;
 mod secrets;
 mod state;
+mod writable;
 
-use crate::link::{FenceOrder, FenceText, Order};
 use crate::process::Spawn;
 use crate::process::containment::{self, ContainedWorker, RequestedLevel, StartError};
 use crate::process::fence::{FencePlan, LANDLOCK, MOUNT_NAMESPACE};
+use crate::protocol::{FenceOrder, FenceText, Order};
 use adjutant_core::{Fence, Isolation};
+use places::PlanError;
 use plan::{TEMPORARY, landlock_plan, plan};
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -17,7 +21,7 @@ use std::path::{Path, PathBuf};
 ///
 /// # Errors
 /// Nothing runs then.
-pub fn start(
+pub(super) fn start(
     order: &Order,
     mut spawn: Spawn<'_>,
 ) -> Result<(ContainedWorker, Option<FenceText>), StartError> {
@@ -32,7 +36,7 @@ pub fn start(
         )),
         RequestedLevel::Auto | RequestedLevel::PidNamespace => {
             plan(order, fence, spawn.program, spawn.cwd)
-                .map_err(StartError::Fence)
+                .map_err(no_fence)
                 .and_then(|plan| {
                     let env = spawn.env.clone();
                     keep_temporary_files_inside(&mut spawn, &plan);
@@ -54,7 +58,8 @@ pub fn start(
     }
 }
 
-/// Starts a process behind Landlock rules, or without a fence if the kernel lacks Landlock or the directory cannot be fenced.
+/// Starts a process behind Landlock rules, or without a fence if the kernel lacks Landlock or the
+/// directory cannot be fenced.
 fn start_with_landlock_or_none(
     order: &Order,
     fence: &FenceOrder,
@@ -67,7 +72,7 @@ fn start_with_landlock_or_none(
         Ok(()) => {
             let plan = plan(order, fence, spawn.program, spawn.cwd)
                 .map(landlock_plan)
-                .map_err(StartError::Fence)?;
+                .map_err(no_fence)?;
             keep_temporary_files_inside(&mut spawn, &plan);
             let (started, gaps) = containment::start_with_landlock(&spawn, &plan, contained)?;
             return Ok((
@@ -91,7 +96,12 @@ fn start_with_landlock_or_none(
     Ok((containment::start(spawn, contained)?, Some(text)))
 }
 
-/// Returns whether this machine cannot enforce a fence. Reasons that the run's own processes can cause do not count.
+fn no_fence(why: PlanError) -> StartError {
+    StartError::Fence(why.to_string())
+}
+
+/// Returns whether this machine cannot enforce a fence. Reasons that the run's own processes can
+/// cause do not count.
 fn has_no_mount_fence(order: &Order, contained: RequestedLevel) -> bool {
     contained == RequestedLevel::Subreaper
         || is_unfit(order)
@@ -111,9 +121,9 @@ fn is_unfit(order: &Order) -> bool {
             .is_some_and(|user_home| Path::new(user_home).starts_with(&order.cwd))
 }
 
-/// Returns the directory below which no link to a path may be followed: the user's home if the path is below it. `None`: the
-/// agent is not fenced.
-pub fn link_free_base(order: &Order, path: &Path) -> Option<PathBuf> {
+/// Returns the directory below which no link to a path may be followed: the user's home if the path
+/// is below it. `None`: the agent is not fenced.
+pub(crate) fn link_free_base(order: &Order, path: &Path) -> Option<PathBuf> {
     order.fence.as_ref()?;
     let user_home = order
         .env

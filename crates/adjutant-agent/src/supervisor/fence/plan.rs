@@ -1,21 +1,22 @@
-//! Computes the plan of a fence: the directories that an attempt can write, and hidden ones.
+//! Computes the plan of a fence.
 
-use super::secrets::{browser_profiles, is_socket, sockets};
-use super::state::{check_links, resolve, state_path};
+use super::hidden::{Covers, Hidden, is_below_any};
+use super::places::{Places, PlanError, canonical};
+use super::secrets::is_socket;
+use super::writable::writable_paths;
 use crate::config::Home;
 use crate::files;
-use crate::link::{AttemptDir, FenceOrder, Order};
 use crate::process::fence::{FencePlan, PrivateDir, SHARED_MEMORY_DIR};
-use adjutant_core::Isolation;
-use adjutant_core::fence::shared_workspace;
+use crate::protocol::{AttemptDir, FenceOrder, Order};
 use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Directories of temporary files that a fenced run gets for itself, and their names in its directory.
+/// Directories of temporary files that a fenced run gets for itself, and their names in its
+/// directory.
 pub(super) const TEMPORARY: [(&str, &str); 2] = [("/tmp", "tmp"), ("/var/tmp", "var-tmp")];
-/// Directories in which the machine's services listen. Paths needed to resolve names and find programs stay visible.
-const SERVICES: [&str; 2] = ["/run", "/var/run"];
+/// Paths that resolve names and find programs, which stay visible in the hidden directories of the
+/// machine's services.
 const SERVICES_SEEN: [&str; 8] = [
     "/run/systemd/resolve",
     "/run/resolvconf",
@@ -26,7 +27,8 @@ const SERVICES_SEEN: [&str; 8] = [
     "/run/wrappers",
     "/run/opengl-driver",
 ];
-/// Files of an attempt's directory that its agent may read: its access, its socket, and files with these prefixes.
+/// Files of an attempt's directory that its agent may read: its access, its socket, and files with
+/// these prefixes.
 const AGENT_FILES: &str = "agent-";
 
 /// Computes the plan of an attempt's fence.
@@ -38,161 +40,69 @@ pub(super) fn plan(
     fence: &FenceOrder,
     program: &Path,
     start_dir: &Path,
-) -> Result<FencePlan, String> {
-    let dir = AttemptDir::new(&order.home, &order.run_id, order.attempt);
-    let user_home = order
-        .env
-        .get("HOME")
-        .map(PathBuf::from)
-        .filter(|path| path.is_absolute())
-        .and_then(|path| path.canonicalize().ok());
-    let home = canonical(&order.home)?;
-    let cwd = canonical(&order.cwd)?;
-    let workspace = match &order.workspace {
-        Some(own) if Isolation::from_word(&own.isolation) == Some(Isolation::Worktree) => {
-            return Err(
-                "a worktree writes to its repository; use isolation = \"clone\"".to_owned(),
-            );
-        }
-        Some(own) => canonical(&own.path)?,
-        // The top of the repository as it was at the dispatch: an agent can remove the `.git` of a nested one.
-        None => {
-            let top = fence
-                .workspace
-                .as_deref()
-                .filter(|top| cwd.starts_with(top));
-            shared_workspace(&cwd, top, user_home.as_deref(), &home)
-                .map_err(|error| error.to_string())?
-        }
+) -> Result<FencePlan, PlanError> {
+    let places = Places::of(order, fence)?;
+    let writable = writable_paths(order, fence, &places)?;
+    let private = private_dirs(&places.dir, &writable)?;
+    let hidden = Hidden::find(fence, &places, &writable)?;
+    let covers = Covers {
+        hidden: &hidden.dirs,
+        private: &private,
+        shared_memory: Path::new(SHARED_MEMORY_DIR),
+        writable: &writable,
+        home: &places.home,
     };
-    // Both were without links when the run was dispatched.
-    if order.workspace.is_none() && cwd != order.cwd
-        || order.workspace.is_some() && !cwd.starts_with(&workspace)
-    {
-        return Err(format!(
-            "its working directory {} has become a link to {}",
-            order.cwd.display(),
-            cwd.display()
-        ));
-    }
-    let mut found = Vec::new();
-    if let Some(preset) = &order.preset {
-        for path in preset
-            .state
-            .iter()
-            .filter_map(|path| state_path(path, order))
-        {
-            found.extend(path.prepare().map_err(|error| error.to_string())?);
-        }
-    }
-    for extra in &fence.writable {
-        let path = extra.strip_prefix("~").map_or_else(
-            |_| Some(extra.clone()),
-            |below| Some(user_home.as_ref()?.join(below)),
-        );
-        let resolved = path
-            .map(|path| resolve(&path))
-            .transpose()
-            .map_err(|error| error.to_string())?;
-        // One that does not exist cannot be written either.
-        found.extend(resolved.filter(|resolved| resolved.path.exists()));
-    }
-    let mut writable: BTreeSet<PathBuf> =
-        found.iter().map(|resolved| resolved.path.clone()).collect();
-    // Nothing in the home is writable except the attempt's own files, and no directory that contains the user's home.
-    writable.retain(|path| {
-        !path.starts_with(&home)
-            && path != Path::new("/")
-            && !user_home
-                .as_ref()
-                .is_some_and(|user_home| user_home.starts_with(path))
-    });
-    for cache in order.workspace.iter().flat_map(|own| &own.caches) {
-        let resolved = resolve(cache).map_err(|error| error.to_string())?;
-        if let Ok(below) = cache.strip_prefix(&order.home) {
-            // Runs write to the caches in the home, so one may have put a link there.
-            if resolved.path != home.join(below) {
-                return Err(format!(
-                    "the shared cache {} has become a link to {}: remove it",
-                    cache.display(),
-                    resolved.path.display()
-                ));
-            }
-        } else if resolved.path.starts_with(&home)
-            || user_home
-                .as_ref()
-                .is_some_and(|user_home| user_home.starts_with(&resolved.path))
-        {
-            continue;
-        }
-        writable.insert(resolved.path.clone());
-        found.push(resolved);
-    }
-    writable.insert(workspace);
-    check_links(&found, &writable)?;
-    writable.extend(dir.temporary().canonicalize().ok());
+    let mut readable: Vec<PathBuf> = paths_to_read(order, &places, program)
+        .iter()
+        .filter_map(|path| covers.needed(path))
+        .collect();
+    readable.extend(readable_in_home(order, &places)?);
+    Ok(FencePlan {
+        cwd: if start_dir == order.cwd {
+            places.cwd.clone()
+        } else {
+            canonical(start_dir)?
+        },
+        denied: denied_dirs(&places, &writable, &private),
+        absent: absent_paths(&places),
+        writable: writable.into_iter().collect(),
+        hidden: hidden.dirs,
+        hidden_files: hidden.files,
+        private,
+        readable,
+        temporary: None,
+        is_root: rustix::process::geteuid().is_root(),
+    })
+}
 
+/// Creates the directories that replace those of temporary files. One that is writable itself is
+/// not replaced.
+fn private_dirs(
+    dir: &AttemptDir,
+    writable: &BTreeSet<PathBuf>,
+) -> Result<Vec<PrivateDir>, PlanError> {
     let mut private = Vec::new();
     for (at, name) in TEMPORARY {
         let at = PathBuf::from(at);
         if at.symlink_metadata().is_ok_and(|meta| meta.is_dir()) && !writable.contains(&at) {
             let source = dir.fence().join(name);
-            files::make_dirs(dir.home(), &source).map_err(|error| error.to_string())?;
+            files::make_dirs(dir.home(), &source)?;
             private.push(PrivateDir {
                 at,
                 source: canonical(&source)?,
             });
         }
     }
-    let services = SERVICES
-        .map(PathBuf::from)
-        .into_iter()
-        .filter(|path| path.symlink_metadata().is_ok_and(|meta| meta.is_dir()));
-    let (hidden_dirs, hidden_files): (Vec<_>, Vec<_>) = fence
-        .hidden
-        .iter()
-        .filter_map(|path| path.canonicalize().ok())
-        .partition(|path| path.is_dir());
-    // A directory in which the run works is not hidden from it.
-    let is_worked_in = |path: &PathBuf| {
-        writable
-            .iter()
-            .any(|dir| dir.starts_with(path) || path.starts_with(dir))
-    };
-    let profiles = user_home
-        .iter()
-        .flat_map(|user_home| browser_profiles(user_home))
-        .filter(|path| !is_worked_in(path));
-    let hidden: Vec<PathBuf> = services
-        .chain([home.clone()])
-        .chain(hidden_dirs)
-        .chain(profiles)
-        .filter(|path| path.is_dir())
-        .collect();
-    let is_covered = |path: &PathBuf| hidden.iter().any(|dir| path.starts_with(dir));
-    let services_at_home = user_home
-        .iter()
-        .map(|user_home| sockets(user_home))
-        .collect::<io::Result<Vec<_>>>()
-        .map_err(|error| error.to_string())?;
-    let services_at_home = services_at_home
-        .into_iter()
-        .flatten()
-        .filter(|path| !is_worked_in(path));
-    let hidden_files = hidden_files
-        .into_iter()
-        .chain(services_at_home)
-        .filter(|path| !is_covered(path))
-        .collect();
+    Ok(private)
+}
 
-    let repository = order
-        .workspace
-        .as_ref()
-        .and_then(|own| own.repository.canonicalize().ok());
+/// Returns what a run reads outside of its workspace: what resolves names, its user's home, its
+/// repository, and the directories of programs.
+fn paths_to_read(order: &Order, places: &Places, program: &Path) -> BTreeSet<PathBuf> {
     let mut seen: BTreeSet<PathBuf> = SERVICES_SEEN.iter().map(PathBuf::from).collect();
-    seen.extend(user_home.clone());
-    seen.extend(repository.clone());
-    seen.insert(cwd.clone());
+    seen.extend(places.user_home.clone());
+    seen.extend(places.repository.clone());
+    seen.insert(places.cwd.clone());
     let programs = [program.to_owned()]
         .into_iter()
         .chain(std::env::current_exe());
@@ -203,93 +113,70 @@ pub(super) fn plan(
             .filter(|dir| dir.starts_with('/'))
             .map(PathBuf::from),
     );
+    seen
+}
 
-    let shared_memory = PathBuf::from(SHARED_MEMORY_DIR);
-    let covers: Vec<&PathBuf> = hidden
+/// Returns what a run may read in the home.
+fn readable_in_home(order: &Order, places: &Places) -> Result<Vec<PathBuf>, PlanError> {
+    let dir = &places.dir;
+    let mut readable: Vec<PathBuf> = [dir.worker_access(), dir.socket()]
         .iter()
-        .chain(private.iter().map(|private| &private.at))
-        .chain([&shared_memory])
+        .chain(&agent_files(dir)?)
+        .filter_map(|path| path.canonicalize().ok())
         .collect();
-    let can_write = |path: &Path| writable.iter().any(|dir| path.starts_with(dir));
-    let is_private = |path: &Path| {
-        private.iter().any(|private| path.starts_with(&private.at)) && !path.starts_with(&home)
-    };
-    let is_needed = |path: &PathBuf| {
-        covers
-            .iter()
-            .any(|cover| path != *cover && path.starts_with(cover))
-            && !can_write(path)
-            && !path.starts_with(&home)
-    };
-    // A link that the agent has made must not lead to something that is hidden.
-    let is_below_one_cover = |path: &Path, real: &Path| {
-        covers
-            .iter()
-            .any(|cover| path.starts_with(cover) && real.starts_with(cover))
-    };
-    let needed = |path: &PathBuf| {
-        path.canonicalize()
-            .ok()
-            .filter(|real| is_needed(real) && is_below_one_cover(path, real))
-    };
-    let mut readable: Vec<PathBuf> = seen.iter().filter_map(needed).collect();
-    readable.extend(
-        [dir.worker_access(), dir.socket()]
-            .iter()
-            .chain(&agent_files(&dir).map_err(|error| error.to_string())?)
-            .filter_map(|path| path.canonicalize().ok()),
-    );
     // A runner keeps repositories in its home.
+    let repository = places.repository.clone();
     readable.extend(
         repository
-            .clone()
-            .filter(|repository| order.lease_ms.is_some() && repository.starts_with(&home)),
+            .filter(|repository| order.lease_ms.is_some() && repository.starts_with(&places.home)),
     );
+    Ok(readable)
+}
+
+/// Returns the directories in which a run must not be able to create a file.
+fn denied_dirs(
+    places: &Places,
+    writable: &BTreeSet<PathBuf>,
+    private: &[PrivateDir],
+) -> Vec<PathBuf> {
     let outside = [
         Some(PathBuf::from("/")),
         Some(PathBuf::from("/etc")),
-        user_home,
-        repository,
-        Some(home.clone()),
-        Some(dir.0.clone()),
+        places.user_home.clone(),
+        places.repository.clone(),
+        Some(places.home.clone()),
+        Some(places.dir.0.clone()),
     ];
-    let denied = outside
+    let is_private = |path: &Path| {
+        is_below_any(path, private.iter().map(|private| &private.at))
+            && !path.starts_with(&places.home)
+    };
+    outside
         .into_iter()
         .flatten()
-        .filter(|path| !can_write(path) && !is_private(path))
-        .collect();
-    drop(covers);
-    let store = Home { dir: home.clone() };
-    let absent = vec![
+        .filter(|path| !is_below_any(path, writable) && !is_private(path))
+        .collect()
+}
+
+/// Returns the paths of Adjutant that must not exist for a run.
+fn absent_paths(places: &Places) -> Vec<PathBuf> {
+    let store = Home {
+        dir: places.home.clone(),
+    };
+    vec![
         store.database(),
         store.credentials_dir(),
         store.peers_dir(),
         store.logs_dir(),
         store.socket(),
         store.hub_lock(),
-        dir.facts(),
-        dir.supervisor_lock(),
-    ];
-    Ok(FencePlan {
-        cwd: if start_dir == order.cwd {
-            cwd
-        } else {
-            canonical(start_dir)?
-        },
-        writable: writable.into_iter().collect(),
-        hidden,
-        hidden_files,
-        private,
-        readable,
-        denied,
-        absent,
-        temporary: None,
-        is_root: rustix::process::geteuid().is_root(),
-    })
+        places.dir.facts(),
+        places.dir.supervisor_lock(),
+    ]
 }
 
-/// Adapts a plan to Landlock, which cannot replace a directory by another: the run's temporary files are in its own
-/// directory, and the shared directories are not writable.
+/// Adapts a plan to Landlock, which cannot replace a directory by another: the run's temporary
+/// files are in its own directory, and the shared directories are not writable.
 pub(super) fn landlock_plan(mut plan: FencePlan) -> FencePlan {
     let mut hidden = Vec::new();
     for PrivateDir { at, source } in plan.private.drain(..) {
@@ -306,11 +193,6 @@ pub(super) fn landlock_plan(mut plan: FencePlan) -> FencePlan {
     plan
 }
 
-fn canonical(path: &Path) -> Result<PathBuf, String> {
-    path.canonicalize()
-        .map_err(|error| format!("{}: {error}", path.display()))
-}
-
 fn agent_files(dir: &AttemptDir) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(&dir.0)? {
@@ -324,4 +206,41 @@ fn agent_files(dir: &AttemptDir) -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::places::tests::places;
+    use super::*;
+
+    #[test]
+    fn files_are_denied_where_a_run_neither_writes_nor_has_its_own_directory() {
+        let places = Places {
+            repository: Some("/tmp/origin".into()),
+            ..places()
+        };
+        let denied = |writable: &[&str], private: &[&str]| {
+            let private: Vec<_> = private
+                .iter()
+                .map(|at| PrivateDir {
+                    at: at.into(),
+                    source: PathBuf::new(),
+                })
+                .collect();
+            let writable = writable.iter().map(PathBuf::from).collect();
+            denied_dirs(&places, &writable, &private)
+        };
+        let (home, dir) = (places.home.clone(), places.dir.0.clone());
+        let all = ["/", "/etc", "/home/u", "/tmp/origin"].map(PathBuf::from);
+        assert_eq!(
+            denied(&["/home/u/p"], &[]),
+            [&all[..], &[home.clone(), dir.clone()]].concat()
+        );
+        // What replaces `/tmp` has no repository, and the home stays denied behind it.
+        assert_eq!(
+            denied(&["/home/u/p"], &["/tmp", "/home"]),
+            [&all[..2], &[home, dir.clone()]].concat()
+        );
+        assert_eq!(denied(&["/home/u", "/tmp/origin"], &[]), all[..2]);
+    }
 }

@@ -1,6 +1,8 @@
-//! What a fence hides besides Adjutant's files, as data: the profiles of browsers, which contain cookies, passwords and the sign-ins of the
-//! dashboard; and sockets of the user's services, which accept commands.
+//! What a fence hides besides Adjutant's files, as data: the profiles of browsers, which contain
+//! cookies, passwords and the sign-ins of the dashboard; and sockets of the user's services, which
+//! accept commands.
 
+use crate::sock;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
@@ -64,8 +66,6 @@ const PACKAGED_BROWSERS: [&str; 14] = [
     "torbrowser",
     "thunderbird",
 ];
-/// The sockets that exist on this machine.
-const SOCKETS: &str = "/proc/net/unix";
 /// Maximum number of hidden sockets.
 const SOCKETS_MAX: usize = 256;
 
@@ -104,10 +104,10 @@ pub(super) fn browser_profiles(user_home: &Path) -> Vec<PathBuf> {
 /// Returns the sockets below the user's home to which programs can connect now.
 ///
 /// # Errors
-/// The kernel's list cannot be read.
+/// As [`sock::bound_paths`].
 pub(super) fn sockets(user_home: &Path) -> std::io::Result<Vec<PathBuf>> {
-    let list = std::fs::read_to_string(SOCKETS)?;
-    let mut found: Vec<PathBuf> = paths(&list)
+    let mut found: Vec<PathBuf> = sock::bound_paths()?
+        .into_iter()
         .filter(|path| path.starts_with(user_home))
         .filter_map(|path| path.canonicalize().ok())
         .collect();
@@ -121,12 +121,6 @@ pub(super) fn sockets(user_home: &Path) -> std::io::Result<Vec<PathBuf>> {
 pub(super) fn is_socket(path: &Path) -> bool {
     path.symlink_metadata()
         .is_ok_and(|meta| meta.file_type().is_socket())
-}
-
-fn paths(list: &str) -> impl Iterator<Item = PathBuf> {
-    // The eighth column; it may contain spaces.
-    list.lines()
-        .filter_map(|line| line.find(" /").map(|at| PathBuf::from(&line[at + 1..])))
 }
 
 #[cfg(test)]

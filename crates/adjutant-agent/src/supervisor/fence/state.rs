@@ -1,7 +1,7 @@
 //! The directories in which a CLI keeps its state, which stay writable inside a fence.
 
 use crate::files;
-use crate::link::Order;
+use crate::protocol::Order;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
@@ -14,7 +14,8 @@ pub(super) struct StatePath {
     pub is_dir: bool,
 }
 
-/// Reads an entry of a preset's `state`: alternatives between `|`, of which the first counts whose variable is set.
+/// Reads an entry of a preset's `state`: alternatives between `|`, of which the first counts whose
+/// variable is set.
 pub(super) fn state_path(entry: &str, order: &Order) -> Option<StatePath> {
     entry.split('|').map(str::trim).find_map(|text| {
         let (variable, below) = match text.strip_prefix('$') {
@@ -96,12 +97,12 @@ fn names_reversed(path: &Path) -> Vec<OsString> {
 }
 
 impl StatePath {
-    /// Resolves the path. A missing directory is created, because the CLI cannot create it itself; a file counts only
-    /// if it exists. `None`: it does not exist.
+    /// Resolves the path. A missing directory is created, because the CLI cannot create it itself;
+    /// a file counts only if it exists. `None`: it does not exist.
     ///
     /// # Errors
     /// As [`resolve`].
-    pub fn prepare(&self) -> io::Result<Option<Resolved>> {
+    pub(super) fn prepare(&self) -> io::Result<Option<Resolved>> {
         let resolved = resolve(&self.path)?;
         if self.is_dir
             && let Err(error) = files::make_dirs(Path::new("/"), &resolved.path)
@@ -112,21 +113,35 @@ impl StatePath {
     }
 }
 
+/// A link on the way to a directory that the run itself can change.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "{} is a link, which the run can change, to {}: name that directory itself",
+    link.display(),
+    target.display()
+)]
+pub(super) struct ChangeableLink {
+    pub link: PathBuf,
+    pub target: PathBuf,
+}
+
 /// Refuses a directory behind a link that the run itself can create.
 ///
 /// # Errors
 /// Names the directory and the link.
-pub(super) fn check_links(found: &[Resolved], writable: &BTreeSet<PathBuf>) -> Result<(), String> {
+pub(super) fn check_links(
+    found: &[Resolved],
+    writable: &BTreeSet<PathBuf>,
+) -> Result<(), ChangeableLink> {
     for Resolved { path, links } in found {
         if let Some(link) = links
             .iter()
             .find(|link| writable.iter().any(|dir| link.starts_with(dir)))
         {
-            return Err(format!(
-                "{} is a link, which the run can change, to {}: name that directory itself",
-                link.display(),
-                path.display()
-            ));
+            return Err(ChangeableLink {
+                link: link.clone(),
+                target: path.clone(),
+            });
         }
     }
     Ok(())
@@ -162,9 +177,8 @@ mod tests {
         );
         assert!(resolve(&at.join("loop/x")).is_err());
         let writable = BTreeSet::from([at.clone()]);
-        assert!(
-            check_links(&[found], &writable)
-                .is_err_and(|why| why.contains("is a link, which the run can change"))
-        );
+        assert!(check_links(&[found], &writable).is_err_and(
+            |why| why.link == at.join("absolute") && why.target == at.join("real/missing/file")
+        ));
     }
 }

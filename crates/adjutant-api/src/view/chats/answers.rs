@@ -15,8 +15,8 @@ pub struct ReadAnswers {
     /// Reads only the answer of this turn, from [`Answers::turn`]. `seq` is then 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<i64>,
-    /// Also reads the replies of the runs to which the message was sent. A wait for them ends when a message arrives for
-    /// the caller, too.
+    /// Also reads the replies of the runs to which the message was sent. A wait for them ends when
+    /// a message arrives for the caller, too.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub replies: bool,
     #[serde(default)]

@@ -2,7 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Reads the boards that the caller may see, merged: the entries that were added or changed last, oldest first.
+/// Reads the boards that the caller may see, merged: the entries that were added or changed last,
+/// oldest first.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -25,8 +25,8 @@ pub struct ChatExport {
     pub next: Option<i64>,
 }
 
-/// Creates a chat from an export: first the head, then the entries in order. Only the person may import, and the
-/// chat is marked as imported.
+/// Creates a chat from an export: first the head, then the entries in order. Only the person may
+/// import, and the chat is marked as imported.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

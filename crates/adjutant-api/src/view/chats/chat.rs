@@ -12,8 +12,8 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// Starts a chat. It is open to its owner and all of the owner's runs. A private chat is open to its participants
-/// only.
+/// Starts a chat. It is open to its owner and all of the owner's runs. A private chat is open to
+/// its participants only.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -124,7 +124,8 @@ pub fn unread_text(unread: i64) -> String {
 pub struct ArchiveChat {
     pub chat_id: i64,
     pub archived: bool,
-    /// The working directory of the summarising run, absolute, if the configuration asks for a summary.
+    /// The working directory of the summarising run, absolute, if the configuration asks for a
+    /// summary.
     #[serde(default)]
     pub cwd: String,
     /// Environment variables for that run.
@@ -172,7 +173,8 @@ pub struct ChatView {
     /// The peer whose chat this is a copy of. Only in replies about a single chat.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub followed: Option<PeerFollowedView>,
-    /// Posts to a followed chat that are not entries yet, and those that were refused. Only in replies about a single chat.
+    /// Posts to a followed chat that are not entries yet, and those that were refused. Only in
+    /// replies about a single chat.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outgoing: Vec<OutgoingView>,
     /// Chats that branched from this one. Only in replies about a single chat.

@@ -6,8 +6,8 @@ use adjutant_core::chat::{EntryKind, Receipt};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// Reads a chat, optionally waiting for new entries. The reader's cursor advances over the entries shown unless
-/// unread entries precede them.
+/// Reads a chat, optionally waiting for new entries. The reader's cursor advances over the entries
+/// shown unless unread entries precede them.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -18,11 +18,12 @@ pub struct ShowChat {
     pub after: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit: Option<u32>,
-    /// Also returns earlier entries that were edited or pinned since an earlier page: its [`ChatPage::changes`].
-    /// Default: only changes made during the wait.
+    /// Also returns earlier entries that were edited or pinned since an earlier page: its
+    /// [`ChatPage::changes`]. Default: only changes made during the wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub changes: Option<i64>,
-    /// Waits up to this long for a new entry: one after `after`, else one that the reader has not read.
+    /// Waits up to this long for a new entry: one after `after`, else one that the reader has not
+    /// read.
     #[serde(default)]
     pub wait_ms: u64,
     /// Reads without moving the cursor.
@@ -46,11 +47,12 @@ pub struct ChatPage {
     pub changes: i64,
     /// The number of entries after `cursor`.
     pub more: i64,
-    /// The reader knew of entries that the chat does not have, because the database of the hub was set back.
+    /// The reader knew of entries that the chat does not have, because the database of the hub was
+    /// set back.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub reset: bool,
-    /// The number of unread entries before these, counted up to 1,000. While there are any, later entries do not
-    /// count as read.
+    /// The number of unread entries before these, counted up to 1,000. While there are any, later
+    /// entries do not count as read.
     #[serde(default)]
     pub unread_before: i64,
     /// The last entry that the reader had read. Pass as `after` to see the unread ones.
@@ -65,9 +67,10 @@ pub struct ChatPage {
 pub struct Say {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub chat_id: Option<i64>,
-    /// The recipients: agents, runs, `person`, `parent` or `client:<name>`. Without `chat_id` exactly one
-    /// recipient, or `board` (the owner's board, shared by all its runs), `root-board` (the board of the calling
-    /// run's tree) or `ledger` (announces what the calling run will change or provide).
+    /// The recipients: agents, runs, `person`, `parent` or `client:<name>`. Without `chat_id`
+    /// exactly one recipient, or `board` (the owner's board, shared by all its runs), `root-board`
+    /// (the board of the calling run's tree) or `ledger` (announces what the calling run will
+    /// change or provide).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub to: Vec<String>,
     /// Optional if the call only pins an entry.
@@ -90,13 +93,15 @@ pub struct Say {
     /// The key of the board entry to set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key: Option<String>,
-    /// The revision that the board entry must have: 0 if it must not exist yet, 1 for its first revision.
+    /// The revision that the board entry must have: 0 if it must not exist yet, 1 for its first
+    /// revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expect: Option<u32>,
     /// Lets the configured default responder answer if no other agent is addressed.
     #[serde(default)]
     pub default_responder: bool,
-    /// The working directory of an answering run, absolute. A calling run's own directory is used instead.
+    /// The working directory of an answering run, absolute. A calling run's own directory is used
+    /// instead.
     #[serde(default)]
     pub cwd: String,
     /// Environment variables for an answering run. A calling run's own are used instead.
@@ -143,7 +148,8 @@ pub struct ChatEntryView {
     pub chat_id: i64,
     pub seq: i64,
     pub kind: Word<EntryKind>,
-    /// The author, identified by its connection: `person`, `client:<name>`, `run:<id>`, `agent:<name>` or `hub`.
+    /// The author, identified by its connection: `person`, `client:<name>`, `run:<id>`,
+    /// `agent:<name>` or `hub`.
     pub from: String,
     /// The display name. No participant is shown under another's name.
     pub name: String,

@@ -5,7 +5,8 @@ use crate::view::Word;
 use adjutant_core::chat::ChatKind;
 use serde::{Deserialize, Serialize};
 
-/// Lists chats with unread messages for the caller: a message that mentions it, a direct message, or a flag.
+/// Lists chats with unread messages for the caller: a message that mentions it, a direct message,
+/// or a flag.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

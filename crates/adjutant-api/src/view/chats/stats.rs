@@ -30,12 +30,13 @@ pub struct ChatStats {
     pub answer_ms_p50: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answer_ms_p95: Option<i64>,
-    /// Calls about chats since the hub started, how many of them failed through no fault of the caller, and how
-    /// many were refused.
+    /// Calls about chats since the hub started, how many of them failed through no fault of the
+    /// caller, and how many were refused.
     pub calls: u64,
     pub calls_failed: u64,
     pub calls_refused: u64,
-    /// Times of the newest 1,000 of these calls at the hub, in microseconds. Calls that wait for something are left out.
+    /// Times of the newest 1,000 of these calls at the hub, in microseconds. Calls that wait for
+    /// something are left out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call_us_p50: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

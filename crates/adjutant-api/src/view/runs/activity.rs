@@ -4,6 +4,7 @@ use crate::view::Word;
 use adjutant_core::Cause;
 use adjutant_core::report::ReportStatus;
 use adjutant_core::resources::ResourceUse;
+use adjutant_core::units::money;
 use serde::{Deserialize, Serialize};
 
 /// Signals that were ignored.
@@ -45,7 +46,8 @@ pub struct SubagentView {
     /// The sub-agent's task.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub about: Option<String>,
-    /// The CLI's own word for the state, such as `running` or `completed`. Absent if the run ended first.
+    /// The CLI's own word for the state, such as `running` or `completed`. Absent if the run ended
+    /// first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub state: Option<String>,
     /// Tokens used so far.
@@ -61,7 +63,8 @@ impl SubagentView {
     }
 }
 
-/// The machine resources that the processes of a run use. Peaks, CPU time and bytes written are those of all attempts.
+/// The machine resources that the processes of a run use. Peaks, CPU time and bytes written are
+/// those of all attempts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ResourcesView {
@@ -141,8 +144,8 @@ const MOUNT_NAMESPACE: &str = "mount_namespace";
 pub struct FenceView {
     /// `workspace` or `best-effort`.
     pub asked: String,
-    /// The enforcement that a test from inside found when the newest attempt started: `mount_namespace`, `landlock` (a lesser
-    /// one) or `none`. Absent before the first attempt.
+    /// The enforcement that a test from inside found when the newest attempt started:
+    /// `mount_namespace`, `landlock` (a lesser one) or `none`. Absent before the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforced: Option<String>,
     /// What a weaker fence does not enforce.
@@ -154,7 +157,8 @@ pub struct FenceView {
     /// The directories that the run can write to, in addition to its own temporary files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writable: Vec<String>,
-    /// How many denied writes its output reports. A hint: the words are those of the agent and its tools.
+    /// How many denied writes its output reports. A hint: the words are those of the agent and its
+    /// tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denied_writes: Option<u64>,
     /// The last line that reports one.
@@ -202,18 +206,21 @@ impl std::fmt::Display for FenceView {
 }
 
 impl FenceView {
-    /// Describes the denied writes that the run's output reports.
+    /// Describes the denied writes that the run's output reports. The last line is apart.
+    #[must_use]
+    pub fn denied(&self) -> Option<(String, &str)> {
+        let times = self.denied_writes?;
+        let writes = if times == 1 { "write" } else { "writes" };
+        let reports =
+            format!("its output reports {times} {writes} that the fence denied, the last:");
+        Some((reports, self.denied_write.as_deref()?))
+    }
+
+    /// Like [`FenceView::denied`], in one line.
     #[must_use]
     pub fn denied_line(&self) -> Option<String> {
-        let (times, line) = (self.denied_writes?, self.denied_write.as_deref()?);
-        let writes = if times == 1 {
-            "1 write".to_owned()
-        } else {
-            format!("{times} writes")
-        };
-        Some(format!(
-            "its output reports {writes} that the fence denied, the last: {line}"
-        ))
+        self.denied()
+            .map(|(reports, line)| format!("{reports} {line}"))
     }
 }
 
@@ -279,7 +286,8 @@ impl std::fmt::Display for UsageView {
         if let Some(cost) = cost_usd {
             write!(
                 f,
-                ", {cost:.4} USD{}",
+                ", {}{}",
+                money::of(*cost),
                 if *cost_by_prices {
                     " (by configured prices)"
                 } else {

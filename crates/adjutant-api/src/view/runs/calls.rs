@@ -25,19 +25,19 @@ pub struct Dispatch {
     /// Success criteria as text. They are part of the prompt and shown with the report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub criteria: Option<String>,
-    /// The acceptance command: a program and its arguments, run without a shell in the run's directory after the
-    /// agent has ended.
+    /// The acceptance command: a program and its arguments, run without a shell in the run's
+    /// directory after the agent has ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accept: Vec<String>,
     /// What the run may do without approval. Default: the agent's profile.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permissions: Option<Word<Permissions>>,
-    /// Whether the run gets its own workspace, created from the commit that is checked out in `cwd`. Default: the
-    /// agent's setting.
+    /// Whether the run gets its own workspace, created from the commit that is checked out in
+    /// `cwd`. Default: the agent's setting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub isolation: Option<Word<Isolation>>,
-    /// Whether the workspace starts with the uncommitted changes in `cwd`: staged, unstaged and untracked files,
-    /// but not ignored ones.
+    /// Whether the workspace starts with the uncommitted changes in `cwd`: staged, unstaged and
+    /// untracked files, but not ignored ones.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub with_changes: bool,
     /// Whether the directory's own agent configuration (servers, hooks, settings) is honoured.
@@ -61,8 +61,8 @@ pub struct Dispatch {
     /// What happens if one of them fails. Default: the run is cancelled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after_failed: Option<Word<AfterFailed>>,
-    /// The budget of the run and the runs below it, such as `cost=5,tokens=2M,time=1h`, and `hard`. Default: the setting of
-    /// the pool, the agent, or in general.
+    /// The budget of the run and the runs below it, such as `cost=5,tokens=2M,time=1h`, and `hard`.
+    /// Default: the setting of the pool, the agent, or in general.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,
     /// Environment variables for the agent, in addition to the allowed ones.
@@ -71,18 +71,20 @@ pub struct Dispatch {
     /// The model, for an agent whose CLI takes one on its command line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// Arguments of the agent's program, after all others, in every attempt. They are not checked and can override
-    /// `permissions`, so only a person may give them. `adj show` prints them.
+    /// Arguments of the agent's program, after all others, in every attempt. They are not checked
+    /// and can override `permissions`, so only a person may give them. `adj show` prints them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
-    /// Environment variables of the agent, above all others, in every attempt. Only a person may give them. The values are kept apart
-    /// from the database until the run is removed, and are never shown.
+    /// Environment variables of the agent, above all others, in every attempt. Only a person may
+    /// give them. The values are kept apart from the database until the run is removed, and are
+    /// never shown.
     #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
     pub set_env: std::collections::BTreeMap<String, String>,
 }
 
-/// Lists runs that the caller may see: live ones, then stopped, queued and finished ones, each newest first. With `before`, in the order of
-/// their dispatch, newest first, to read all of them in pages.
+/// Lists runs that the caller may see: live ones, then stopped, queued and finished ones, each
+/// newest first. With `before`, in the order of their dispatch, newest first, to read all of them
+/// in pages.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -112,8 +114,8 @@ pub struct RunList {
     pub clock: Option<String>,
 }
 
-/// Returns one run. A run that reads itself also receives its messages. `run` is an id, a name, a unique prefix of
-/// either, or `@last`; empty means the calling run.
+/// Returns one run. A run that reads itself also receives its messages. `run` is an id, a name, a
+/// unique prefix of either, or `@last`; empty means the calling run.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -179,8 +181,9 @@ pub struct Retry {
     pub env: std::collections::BTreeMap<String, String>,
 }
 
-/// Starts a run that continues the work of an ended one, or of the newest run that follows it: in its directory, with the same agent, and
-/// in its session if the agent's CLI can resume one. The new run's `retry_of` names it.
+/// Starts a run that continues the work of an ended one, or of the newest run that follows it: in
+/// its directory, with the same agent, and in its session if the agent's CLI can resume one. The
+/// new run's `retry_of` names it.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -200,8 +203,8 @@ pub struct Pause {
     pub run: String,
 }
 
-/// Starts a new attempt of a stopped run. Its prompt contains the checkpoint, the decisions since, and the fields
-/// of this call.
+/// Starts a new attempt of a stopped run. Its prompt contains the checkpoint, the decisions since,
+/// and the fields of this call.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -215,7 +218,8 @@ pub struct Resume {
     /// How to proceed, one of the run's `choices`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<Word<Choice>>,
-    /// Raises the budgets on which it draws, as `add` of `budget` does. Then the run may also be one that is not stopped.
+    /// Raises the budgets on which it draws, as `add` of `budget` does. Then the run may also be
+    /// one that is not stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<String>,
     /// Environment variables, including credentials, which are not kept from earlier attempts.

@@ -16,7 +16,8 @@ pub struct ReadLogs {
     /// Only lines that contain this text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grep: Option<String>,
-    /// Reads what the agent's CLI wrote (for most, JSON lines) instead of the text in it. Empty for agents whose output is text.
+    /// Reads what the agent's CLI wrote (for most, JSON lines) instead of the text in it. Empty for
+    /// agents whose output is text.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub raw: bool,
     /// Also returns when the lines were written.
@@ -44,7 +45,8 @@ pub struct LogPage {
     pub total: u64,
     /// Bytes within this page that were dropped because the log's cap was reached.
     pub omitted: u64,
-    /// When the lines of `text` were written, if wanted: each time applies from its line on, until the next one.
+    /// When the lines of `text` were written, if wanted: each time applies from its line on, until
+    /// the next one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub times: Option<Vec<LogTime>>,
     /// The log is complete: no more output will be added.
@@ -83,6 +85,6 @@ impl std::fmt::Display for MissingLog {
 pub struct LogTime {
     /// The number of the line in `text`, from 0.
     pub line: u64,
-    /// None: it is not known, as for output of an earlier version.
+    /// None: it is not known.
     pub time: Option<String>,
 }

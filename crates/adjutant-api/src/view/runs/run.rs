@@ -40,7 +40,8 @@ pub struct RunView {
     /// Present if the run needs attention.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention: Option<AttentionView>,
-    /// The run is stopped and resumes by itself: when it is answered, when a child run ends, or at `resumes_at`.
+    /// The run is stopped and resumes by itself: when it is answered, when a child run ends, or at
+    /// `resumes_at`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub resumes_by_itself: bool,
     /// When a run resumes that a rate limit or an overload of its model's service stopped.
@@ -49,8 +50,8 @@ pub struct RunView {
     /// The report of a running run, unless it has made a statement since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reported: Option<ReportedView>,
-    /// When a running run last wrote output or made a call, if that is longer ago than its agent's `stall`, or `report_grace` after its
-    /// report.
+    /// When a running run last wrote output or made a call, if that is longer ago than its agent's
+    /// `stall`, or `report_grace` after its report.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub silent_since: Option<String>,
     /// Present if the CLI is retrying a model call that has failed for 10 s or longer.
@@ -62,8 +63,9 @@ pub struct RunView {
     /// The number of sub-agents beyond those.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub subagents_more: u64,
-    /// A note on the newest attempt: which agent configuration in the directory is honoured, with its hash, or could not be
-    /// excluded; that the agent ignores its gate; that it succeeded without ever connecting to Adjutant's tools.
+    /// A note on the newest attempt: which agent configuration in the directory is honoured, with
+    /// its hash, or could not be excluded; that the agent ignores its gate; that it succeeded
+    /// without ever connecting to Adjutant's tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub note: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -112,8 +114,8 @@ pub struct RunView {
     /// Why the run's work ended. Present once it has ended or stopped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end_reason: Option<Word<EndReason>>,
-    /// The agent's last message, or a reconstructed result, cut to the last 16 KiB. The call `result` returns all
-    /// of it.
+    /// The agent's last message, or a reconstructed result, cut to the last 16 KiB. The call
+    /// `result` returns all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<String>,
     /// The length of the last message, if `result` is only its end.
@@ -153,11 +155,12 @@ pub struct RunView {
     /// Commits made in the run's work tree while its attempts ran, newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub commits: Vec<String>,
-    /// Earlier changes are not known: `changed_files` has everything that differs from the last commit.
+    /// Earlier changes are not known: `changed_files` has everything that differs from the last
+    /// commit.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub changed_before_too: bool,
-    /// Runs in the same directory at the same time, which may have changed these files. Only in replies about a
-    /// single run.
+    /// Runs in the same directory at the same time, which may have changed these files. Only in
+    /// replies about a single run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub changed_beside: Vec<String>,
     /// Why a snapshot of its tree could not be taken: some of its changes may not be stored.
@@ -169,7 +172,8 @@ pub struct RunView {
     /// Runs whose changes conflict with its own, as long as neither is merged.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<RunConflictView>,
-    /// The order of merging that is proposed, where there are conflicts: the names of it and its siblings.
+    /// The order of merging that is proposed, where there are conflicts: the names of it and its
+    /// siblings.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub merge_order: Vec<String>,
     /// The paths and interfaces that it has announced to change or provide.
@@ -184,11 +188,12 @@ pub struct RunView {
     /// Snapshots of the run's tree, oldest first, if its directory is in a git repository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<SnapshotView>,
-    /// Says that the repository or the directory of the run was moved or deleted: its snapshots are not known. Only with `snapshots`.
+    /// Says that the repository or the directory of the run was moved or deleted: its snapshots are
+    /// not known. Only with `snapshots`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub gone: Option<String>,
-    /// Files in the run's commits that were copied into its workspace, such as `.env`: they can be secrets, so its commits are kept and
-    /// merged without them. Only with `snapshots`.
+    /// Files in the run's commits that were copied into its workspace, such as `.env`: they can be
+    /// secrets, so its commits are kept and merged without them. Only with `snapshots`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub committed_copies: Vec<String>,
     /// The choices for `resume` if an error or a limit stopped the run.
@@ -203,7 +208,8 @@ pub struct RunView {
     /// The checkpoint of a stopped run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<CheckpointView>,
-    /// Open requests, oldest first. If a run reads itself, also requests that were answered but not yet read.
+    /// Open requests, oldest first. If a run reads itself, also requests that were answered but not
+    /// yet read.
     #[serde(default)]
     pub pending: Vec<RequestView>,
     /// The number of such requests, if there are more than `pending` has.
@@ -215,7 +221,8 @@ pub struct RunView {
     /// There are more than listed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub settled_more: bool,
-    /// The newest events caused by the run's signals, oldest first. Only in replies about a single run.
+    /// The newest events caused by the run's signals, oldest first. Only in replies about a single
+    /// run.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signals: Vec<EventView>,
     /// How the attempt's processes are contained: `pid_namespace` or `subreaper`.
@@ -248,8 +255,8 @@ pub struct RunView {
     /// The budgets on which the run draws. Absent: none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub budgets: Vec<BudgetView>,
-    /// The machine resources that the run's processes use, at the newest measurement. Absent before the first one, a second after the
-    /// start.
+    /// The machine resources that the run's processes use, at the newest measurement. Absent before
+    /// the first one, a second after the start.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourcesView>,
     /// The pool whose slot the run needs.
@@ -270,10 +277,12 @@ pub struct RunView {
     /// Why the run is queued and has not started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueView>,
-    /// Position in the queue of its pool, from 1. Absent while it waits for other runs, and with `queue_ahead_min`.
+    /// Position in the queue of its pool, from 1. Absent while it waits for other runs, and with
+    /// `queue_ahead_min`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_place: Option<u64>,
-    /// At least this many runs of its pool start before it. Present if its position was not counted further.
+    /// At least this many runs of its pool start before it. Present if its position was not counted
+    /// further.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_ahead_min: Option<u64>,
     /// The name of the parent run, then the names of child runs.
@@ -281,7 +290,8 @@ pub struct RunView {
     pub parent_name: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<String>,
-    /// Other live runs in the same directory of the hub's machine, the oldest first. Empty for runs on runners.
+    /// Other live runs in the same directory of the hub's machine, the oldest first. Empty for runs
+    /// on runners.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub shares_directory_with: Vec<String>,
     /// There are more than listed.
@@ -295,13 +305,15 @@ pub struct RunView {
     /// The runner that has the log of the newest attempt. In replies about a single run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub log_runner: Option<String>,
-    /// The position of the newest event of the run. A wait with a smaller `after` reports the run's end.
+    /// The position of the newest event of the run. A wait with a smaller `after` reports the run's
+    /// end.
     #[serde(default)]
     pub cursor: i64,
     /// Messages to the run, delivered when the run reads itself.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub messages: Vec<MessageView>,
-    /// The time and cost of the run's tree, when all of it has ended. In replies about a single run, and in waits.
+    /// The time and cost of the run's tree, when all of it has ended. In replies about a single
+    /// run, and in waits.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeStatsView>,
 }
@@ -329,7 +341,7 @@ impl RunView {
 
     /// Returns the reason without the line of standard error.
     #[must_use]
-    pub fn reason_without_stderr(&self) -> Option<&str> {
+    pub(crate) fn reason_without_stderr(&self) -> Option<&str> {
         let reason = self.reason.as_deref()?;
         match self.stderr_reason() {
             Some(line) => reason
@@ -347,7 +359,35 @@ impl RunView {
             .is_some_and(|attention| attention.why == Need::Release)
     }
 
-    /// Returns whether a live run is silent, retrying, overdue, rate limited, near the end of its budget or has denied writes.
+    /// Returns whether the run is stopped or held until it is resumed or cancelled.
+    #[must_use]
+    pub fn needs_resume(&self) -> bool {
+        self.is_held() || self.state == RunStateKind::Stopped && !self.resumes_by_itself
+    }
+
+    /// Returns whether the run has ended, or needs to be resumed.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.state == RunStateKind::Finished || self.needs_resume()
+    }
+
+    /// Returns the number of running sub-agents of the run's CLI.
+    #[must_use]
+    pub fn working_subagents(&self) -> u64 {
+        self.subagents.iter().filter(|one| one.is_running()).count() as u64
+    }
+
+    /// Returns why the acceptance command did not pass of a run whose agent succeeded.
+    #[must_use]
+    pub fn unmet_acceptance(&self) -> Option<String> {
+        self.acceptance
+            .as_ref()
+            .filter(|_| self.has_outcome(OutcomeKind::Succeeded))?
+            .problem()
+    }
+
+    /// Returns whether a live run is silent, retrying, overdue, rate limited, near the end of its
+    /// budget or has denied writes.
     #[must_use]
     pub fn has_condition(&self) -> bool {
         self.silent_since.is_some()
@@ -361,8 +401,8 @@ impl RunView {
                 .is_some_and(|fence| fence.denied_writes.is_some())
     }
 
-    /// Returns whether the run succeeded and its acceptance command, if any, passed. A command that could not run
-    /// has not passed.
+    /// Returns whether the run succeeded and its acceptance command, if any, passed. A command that
+    /// could not run has not passed.
     #[must_use]
     pub fn has_succeeded(&self) -> bool {
         self.has_outcome(OutcomeKind::Succeeded)

@@ -26,8 +26,8 @@ words!(ReportedStatus {
     Error = "error",
 });
 
-/// Reports a run's status. From the run itself, this is progress or its completion report. From a parent, it is an
-/// annotation, which never changes the run's state.
+/// Reports a run's status. From the run itself, this is progress or its completion report. From a
+/// parent, it is an annotation, which never changes the run's state.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

@@ -16,13 +16,16 @@ pub struct WorkspaceView {
     pub path: String,
     /// The top of the user's work tree.
     pub repository: String,
-    /// The commit that the workspace was created from: the tip of `branch` when the first attempt started. Until then, and with
-    /// `changes` or without `branch`, the commit that was checked out at the dispatch.
+    /// The commit that the workspace was created from: the tip of `branch` when the first attempt
+    /// started. Until then, and with `changes` or without `branch`, the commit that was checked out
+    /// at the dispatch.
     pub base: String,
-    /// The branch that was checked out in the repository at the dispatch. Absent if HEAD was detached.
+    /// The branch that was checked out in the repository at the dispatch. Absent if HEAD was
+    /// detached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// How many commits the branch now has that the base has not. Only where one run is shown; absent if it is not known.
+    /// How many commits the branch now has that the base has not. Only where one run is shown;
+    /// absent if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub behind: Option<u64>,
     /// The commit of the uncommitted changes that it started with.

@@ -3,7 +3,8 @@
 //! ```text
 //!  pack ─> <scratch>/incoming (checked, every object is complete) ─> the objects of the new refs only ─> repository ─> refs, at once
 //! ```
-//! The runner is not trusted: it can name only refs of the run, no snapshot is replaced, and no commit that a ref has named is lost.
+//! The runner is not trusted: it can name only refs of the run, no snapshot is replaced, and no
+//! commit that a ref has named is lost.
 
 use super::pack::{PACK_MAX, commits_among, pack};
 use super::{RunRefs, carried_refs, is_object_id};
@@ -31,11 +32,13 @@ pub enum KeptAs {
     Commits,
 }
 
-/// Adds the refs that a runner has for a run, with the objects in `work`, which is read from its current position. `None`: no objects
-/// are needed. A branch or stash that the runner does not have any more is kept under its commit. May be repeated.
+/// Adds the refs that a runner has for a run, with the objects in `work`, which is read from its
+/// current position. `None`: no objects are needed. A branch or stash that the runner does not have
+/// any more is kept under its commit. May be repeated.
 ///
 /// # Errors
-/// The refs or the objects are not those of a run, or git failed. The refs of the repository are untouched then.
+/// The refs or the objects are not those of a run, or git failed. The refs of the repository are
+/// untouched then.
 pub async fn accept_work(
     scratch: &Scratch,
     run: RunId,
@@ -75,6 +78,8 @@ pub async fn accept_work(
             Some(commit) => scratch.is_ancestor(before, commit).await?,
             None => false,
         };
+        // Without a ref, git's garbage collection would remove the work that a branch no longer
+        // contains.
         if !is_kept {
             input.insert(name_of(&format!("reflog/{before}")), Some(before.clone()));
         }
@@ -184,6 +189,8 @@ fn kind_of(name: &str) -> Option<RefKind> {
         "base" | "changes" => Some(RefKind::Fixed),
         "head" | "stash" => Some(RefKind::Tip),
         _ => match name.split_once('/') {
+            // Adjutant encodes the slashes of a branch (`a%2Fb`), so a plain one comes from
+            // elsewhere.
             Some(("heads", branch)) if !branch.is_empty() && !branch.contains('/') => {
                 Some(RefKind::Tip)
             }
@@ -192,13 +199,15 @@ fn kind_of(name: &str) -> Option<RefKind> {
             None => name
                 .parse()
                 .ok()
+                // `01` and `+1` would be further names of the same snapshot.
                 .filter(|n: &u32| (1..=SNAPSHOT_MAX).contains(n) && n.to_string() == name)
                 .map(|_| RefKind::Snapshot),
         },
     }
 }
 
-/// Checks the objects of new commits apart from the repository, then adds those that the commits need.
+/// Checks the objects of new commits apart from the repository, then adds those that the commits
+/// need.
 async fn store_objects(
     scratch: &Scratch,
     new: &[String],
@@ -218,6 +227,9 @@ async fn store_objects(
         call.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quote_path(&theirs))
     };
     if let Some(work) = work {
+        // `--strict` refuses trees that are dangerous to check out, such as one with a file `.git`.
+        // A pack can also have objects that no new ref needs, which must not get into the
+        // repository.
         let read = apart(&["index-pack", "--stdin", "--fix-thin", "--strict"])
             .input_file(work)
             .limit(PACK_MAX)
@@ -246,6 +258,7 @@ async fn store_objects(
     {
         file.seek(SeekFrom::Start(0))
             .map_err(GitError::file(&path))?;
+        // The objects were checked above.
         let stored = scratch
             .tree_less_call(&["index-pack", "--stdin"], true)
             .input_file(file)

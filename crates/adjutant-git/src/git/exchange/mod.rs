@@ -1,10 +1,12 @@
-//! Carries the refs of a run and their objects between the user's repository and a runner's copy of it.
+//! Carries the refs of a run and their objects between the user's repository and a runner's copy of
+//! it.
 //!
 //! ```text
 //!  hub     base, changes, snapshots, the agent's commits ──> runner: replaces the refs of the run, drops no commit
 //!  runner  snapshots, the agent's commits                ──> hub: adds to the refs of the run, nothing else
 //! ```
-//! What a runner sends is checked in a directory of its own before the user's repository gets any of it.
+//! What a runner sends is checked in a directory of its own before the user's repository gets any
+//! of it.
 
 mod accept;
 mod cache;
@@ -19,7 +21,8 @@ use super::{GitError, Repo, snapshots};
 use adjutant_core::RunId;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The refs of a run, with their names below `refs/adjutant/<run id>/`, and the commits that they name.
+/// The refs of a run, with their names below `refs/adjutant/<run id>/`, and the commits that they
+/// name.
 pub type RunRefs = BTreeMap<String, String>;
 
 /// Lists the refs of a run that are carried.
@@ -50,8 +53,9 @@ pub async fn carried_refs(repo: &Repo, run: RunId) -> Result<RunRefs, GitError> 
         .collect())
 }
 
-/// Replaces the refs of a run in a copy of the repository. What only the copy has stays named by its commit, so that it can be sent
-/// later. `kept` is named outside of the run too, so that the next run needs less.
+/// Replaces the refs of a run in a copy of the repository. What only the copy has stays named by
+/// its commit, so that it can be sent later. `kept` is named outside of the run too, so that the
+/// next run needs less.
 ///
 /// # Errors
 /// git failed.

@@ -11,8 +11,9 @@ pub(super) const PACK_MAX: Duration = Duration::from_secs(20 * 60);
 /// Maximum number of known commits that are considered.
 const KNOWN_MAX: usize = 2_000;
 
-/// Writes a pack with the wanted commits and everything that they need and the known commits do not contain, for a repository that has
-/// the known commits. Unknown commits are ignored. Writes nothing if nothing is needed.
+/// Writes a pack with the wanted commits and everything that they need and the known commits do not
+/// contain, for a repository that has the known commits. Unknown commits are ignored. Writes
+/// nothing if nothing is needed.
 ///
 /// # Errors
 /// git failed, a wanted commit is missing, or the pack would be larger than `bytes_max`.
@@ -35,7 +36,8 @@ pub async fn write_pack(
     .map(drop)
 }
 
-/// Adds the objects of a pack from a trusted source to a repository. The file is read from its current position.
+/// Adds the objects of a pack from a trusted source to a repository. The file is read from its
+/// current position.
 ///
 /// # Errors
 /// git failed, or the pack is damaged.

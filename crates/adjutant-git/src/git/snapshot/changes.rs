@@ -1,6 +1,7 @@
-//! The operations that bring an index to the state of a tree, and the files that a snapshot leaves out.
+//! The operations that bring an index to the state of a tree, and the files that a snapshot leaves
+//! out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -17,7 +18,8 @@ const LEFT_OUT_NAMED_MAX: usize = 20;
 /// The paths that a snapshot leaves out, each with the reason.
 pub(in crate::git) type LeftOut = Vec<(Vec<u8>, String)>;
 
-/// Returns the left-out paths, quoted, each with its reason. The last entry can be the number of further paths.
+/// Returns the left-out paths, quoted, each with its reason. The last entry can be the number of
+/// further paths.
 pub(in crate::git) fn named(left_out: &LeftOut) -> Vec<String> {
     let quoted =
         |(path, why): &(Vec<u8>, String)| format!("{:?} ({why})", String::from_utf8_lossy(path));
@@ -42,6 +44,8 @@ pub(super) struct Changes {
     pub(super) repositories: Vec<Vec<u8>>,
     pub(super) to_remove: Vec<Vec<u8>>,
     pub(super) left_out: LeftOut,
+    /// Those of `left_out` that are directories with too many untracked files.
+    pub(super) crowded: LeftOut,
     /// Whether a nested repository is among the paths.
     pub(super) has_repository: bool,
     added_bytes: u64,
@@ -50,9 +54,20 @@ pub(super) struct Changes {
 }
 
 impl Changes {
+    /// Returns all paths whose entries in the index change.
+    pub(super) fn paths(&self) -> HashSet<Vec<u8>> {
+        self.to_read
+            .iter()
+            .chain(&self.repositories)
+            .chain(&self.to_remove)
+            .cloned()
+            .collect()
+    }
+
     pub(super) fn add(&mut self, top: &Path, path: &[u8]) {
         let relative = Path::new(OsStr::from_bytes(path));
-        // A path below a symbolic link, or below something that is not a directory any more, is not in the tree.
+        // A path below a symbolic link, or below something that is not a directory any more, is not
+        // in the tree.
         if !relative
             .parent()
             .is_none_or(|parent| self.is_directory(top, parent))
@@ -104,7 +119,8 @@ impl Changes {
         self.to_read.push(path.to_owned());
     }
 
-    /// Returns whether a path and its parents up to the top are directories and not symbolic links. An unreadable one counts as a directory.
+    /// Returns whether a path and its parents up to the top are directories and not symbolic links.
+    /// An unreadable one counts as a directory.
     fn is_directory(&mut self, top: &Path, path: &Path) -> bool {
         if path.as_os_str().is_empty() {
             return true;

@@ -1,12 +1,13 @@
-//! Directories with so many untracked files that a snapshot leaves them out as a whole: their content is usually generated, and
-//! storing it would delay the start and the end of every attempt.
+//! Directories with so many untracked files that a snapshot leaves them out as a whole: their
+//! content is usually generated, and storing it would delay the start and the end of every attempt.
 
 use std::collections::BTreeMap;
 
 /// Maximum number of untracked files that one snapshot adds.
 pub(super) const UNTRACKED_FILES_MAX: usize = 20_000;
 
-/// A directory to leave out, and how many untracked files it has. The empty path is the top of the tree.
+/// A directory to leave out, and how many untracked files it has. The empty path is the top of the
+/// tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Crowded {
     /// Ends with a slash, unless it is the top.
@@ -15,12 +16,12 @@ pub(super) struct Crowded {
 }
 
 impl Crowded {
-    pub fn contains(&self, path: &[u8]) -> bool {
+    pub(super) fn contains(&self, path: &[u8]) -> bool {
         path.starts_with(&self.path)
     }
 
     /// Describes why it is left out.
-    pub fn why(&self) -> String {
+    pub(super) fn why(&self) -> String {
         format!(
             "{} untracked files, too many for one snapshot: ignore them in .gitignore, or commit them",
             self.files
@@ -28,8 +29,9 @@ impl Crowded {
     }
 }
 
-/// Returns the directories to leave out, so that at most `max` of the files remain: the deepest ones that have more than half as many,
-/// the largest first. The choice hardly depends on other files, so that later snapshots make the same.
+/// Returns the directories to leave out, so that at most `max` of the files remain: the deepest
+/// ones that have more than half as many, the largest first. The choice hardly depends on other
+/// files, so that later snapshots make the same.
 pub(super) fn crowded(paths: &[&[u8]], max: usize) -> Vec<Crowded> {
     let mut left = paths.len();
     let until_it_fits = |candidates: Vec<Crowded>, left: &mut usize| -> Vec<Crowded> {
@@ -74,7 +76,8 @@ pub(super) fn crowded(paths: &[&[u8]], max: usize) -> Vec<Crowded> {
     }
 }
 
-/// Returns the directories below `parent` with more than `min` files and no subdirectory with as many.
+/// Returns the directories below `parent` with more than `min` files and no subdirectory with as
+/// many.
 fn deepest(paths: &[&[u8]], parent: &[u8], min: usize) -> Vec<Crowded> {
     let mut found = Vec::new();
     for (path, files) in directories(paths, parent)

@@ -23,15 +23,15 @@ const UNTRACKED_BYTES_MAX: usize = if cfg!(test) {
 };
 /// Timeout for listing untracked files.
 const UNTRACKED_MAX: Duration = Duration::from_secs(20);
-/// Timeout for listing changed files in a tree with nested repositories, and for reading their checked-out commits. A FIFO in the
-/// git directory of a nested repository blocks git.
+/// Timeout for listing changed files in a tree with nested repositories, and for reading their
+/// checked-out commits. A FIFO in the git directory of a nested repository blocks git.
 pub(super) const WITH_REPOSITORIES_MAX: Duration =
     Duration::from_secs(if cfg!(test) { 1 } else { 10 });
 /// The reason for leaving out a nested repository that blocks git.
 pub(super) const BLOCKS_GIT: &str = "a nested repository that git took too long to read";
 
-/// Lists the tracked files that differ from the index, each followed by a NUL, and the nested repositories that are left out because they
-/// block git.
+/// Lists the tracked files that differ from the index, each followed by a NUL, and the nested
+/// repositories that are left out because they block git.
 pub(super) async fn list_tracked(
     scratch: &Scratch,
     links: &[(Vec<u8>, String)],
@@ -128,8 +128,9 @@ fn unreadable_directories(warnings: &str) -> LeftOut {
     warnings.lines().filter_map(of_line).collect()
 }
 
-/// Compares the index of an isolated run's agent with Adjutant's. Returns the files that are only in the agent's index, and those that are
-/// only in Adjutant's. A file that the agent tracks is part of its work even if a pattern ignores it.
+/// Compares the index of an isolated run's agent with Adjutant's. Returns the files that are only
+/// in the agent's index, and those that are only in Adjutant's. A file that the agent tracks is
+/// part of its work even if a pattern ignores it.
 pub(super) async fn list_apart(scratch: &Scratch) -> (BTreeSet<Vec<u8>>, BTreeSet<Vec<u8>>) {
     let listed = async {
         let Some(index) = scratch.agents_index().await? else {
@@ -159,8 +160,9 @@ pub(super) async fn list_apart(scratch: &Scratch) -> (BTreeSet<Vec<u8>>, BTreeSe
     })
 }
 
-/// Returns the paths that a `.gitignore` of the tree ignores and that are not in the run's first snapshot: the agent tracked them and does
-/// not any more. The user's other ignore patterns do not count, because they may be newer than the snapshot.
+/// Returns the paths that a `.gitignore` of the tree ignores and that are not in the run's first
+/// snapshot: the agent tracked them and does not any more. The user's other ignore patterns do not
+/// count, because they may be newer than the snapshot.
 pub(super) async fn list_taken_out(
     scratch: &Scratch,
     paths: &BTreeSet<Vec<u8>>,
@@ -200,7 +202,8 @@ pub(super) fn paths_of(listed: &[u8]) -> impl Iterator<Item = &[u8]> {
         .filter(|path| !path.is_empty())
 }
 
-/// Returns the option that excludes a path from the top of the tree. Special characters in the path are escaped.
+/// Returns the option that excludes a path from the top of the tree. Special characters in the path
+/// are escaped.
 fn exclude_option(path: &Path) -> OsString {
     OsString::from_vec(
         [

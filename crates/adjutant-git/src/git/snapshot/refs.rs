@@ -86,8 +86,8 @@ fn read_entry(below: &str, entry: &str) -> Option<Snapshot> {
     })
 }
 
-/// Returns whether a text is a full object id. It is not trusted, because a program that can write refs can write the message of a
-/// snapshot.
+/// Returns whether a text is a full object id. It is not trusted, because a program that can write
+/// refs can write the message of a snapshot.
 fn is_object(text: &str) -> bool {
     matches!(text.len(), 40 | 64) && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }

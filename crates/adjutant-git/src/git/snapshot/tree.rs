@@ -10,7 +10,7 @@ use crate::git::call::Call;
 use crate::git::contents::{Contents, is_attributes};
 use crate::git::line_ends::{TextFiles, nul_terminated};
 use crate::git::{GitError, Scratch};
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -94,79 +94,107 @@ pub(in crate::git) async fn read_tree(
 }
 
 async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTree, GitError> {
-    let links = scratch.contents().await?.links;
-    // Concurrently, because each of them reads the whole tree.
-    let (tracked, untracked, (forced, only_own)) = tokio::join!(
-        list_tracked(scratch, &links),
-        list_untracked(scratch),
-        list_apart(scratch)
-    );
-    let ((tracked, skipped), (untracked, missing)) = (tracked?, untracked?);
-    let taken_out = list_taken_out(scratch, &only_own, first).await?;
-    let listed: HashSet<&[u8]> = paths_of(&untracked)
-        .map(|path| path.strip_suffix(b"/").unwrap_or(path))
-        .collect();
-    let is_forced = |path: &Path| {
-        let is_given = scratch
-            .excluded()
-            .iter()
-            .any(|given| path.starts_with(given));
-        !listed.contains(path.as_os_str().as_bytes())
-            && !is_given
-            && scratch.tree().join(path).symlink_metadata().is_ok()
-    };
-    let forced = forced
-        .iter()
-        .map(Vec::as_slice)
-        .filter(|path| is_forced(Path::new(OsStr::from_bytes(path))));
-    let of_untracked: Vec<&[u8]> = paths_of(&untracked).collect();
-    let left_out_whole = crowded(&of_untracked, UNTRACKED_FILES_MAX);
-    let crowded: LeftOut = left_out_whole
-        .iter()
-        .map(|directory| (directory.path.clone(), directory.why()))
-        .collect();
-    let untracked = of_untracked.into_iter().filter(|path| {
-        !left_out_whole
-            .iter()
-            .any(|directory| directory.contains(path))
-    });
-    let mut changes = Changes::default();
-    // First, because a snapshot names only some.
-    changes
-        .left_out
-        .extend(crowded.iter().cloned().chain(skipped));
-    changes.left_out.extend(missing);
-    let mut last: &[u8] = b"";
-    // Tracked files first, so that untracked ones do not use up the size limit.
-    for path in paths_of(&tracked)
-        .chain(untracked)
-        .chain(forced)
-        .filter(|path| !taken_out.contains(*path))
-    {
-        // git lists a deleted file twice.
-        let is_home = scratch
-            .home()
-            .is_some_and(|home| Path::new(OsStr::from_bytes(path)).starts_with(home));
-        if path != last && !is_home {
-            changes.add(scratch.tree(), path);
-        }
-        last = path;
+    let listed = Listed::of(scratch, first).await?;
+    apply(scratch, listed.changes(scratch)).await
+}
+
+/// The paths of a tree that can differ from an index.
+struct Listed {
+    /// Each followed by a NUL.
+    tracked: Vec<u8>,
+    untracked: Vec<u8>,
+    /// Tracked by the agent of a workspace.
+    forced: BTreeSet<Vec<u8>>,
+    /// The agent does not track them any more.
+    taken_out: HashSet<Vec<u8>>,
+    /// What these lists lack.
+    left_out: LeftOut,
+}
+
+impl Listed {
+    async fn of(scratch: &Scratch, first: Option<&str>) -> Result<Self, GitError> {
+        let links = scratch.contents().await?.links;
+        // Concurrently, because each of them reads the whole tree.
+        let (tracked, untracked, (forced, only_own)) = tokio::join!(
+            list_tracked(scratch, &links),
+            list_untracked(scratch),
+            list_apart(scratch)
+        );
+        let ((tracked, skipped), (untracked, missing)) = (tracked?, untracked?);
+        Ok(Self {
+            tracked,
+            untracked,
+            forced,
+            taken_out: list_taken_out(scratch, &only_own, first).await?,
+            left_out: [skipped, missing].concat(),
+        })
     }
+
+    /// Returns the operations for these paths.
+    fn changes(self, scratch: &Scratch) -> Changes {
+        let untracked: Vec<&[u8]> = paths_of(&self.untracked).collect();
+        let left_out_whole = crowded(&untracked, UNTRACKED_FILES_MAX);
+        let mut changes = Changes::default();
+        changes.crowded = left_out_whole
+            .iter()
+            .map(|directory| (directory.path.clone(), directory.why()))
+            .collect();
+        // First, because a snapshot names only some.
+        changes.left_out = [changes.crowded.clone(), self.left_out].concat();
+        let listed: HashSet<&[u8]> = untracked
+            .iter()
+            .map(|path| path.strip_suffix(b"/").unwrap_or(path))
+            .collect();
+        let untracked = untracked.iter().copied().filter(|path| {
+            !left_out_whole
+                .iter()
+                .any(|directory| directory.contains(path))
+        });
+        let forced = self.forced.iter().map(Vec::as_slice);
+        let forced = forced.filter(|path| !listed.contains(path) && is_forced(scratch, path));
+        let mut last: &[u8] = b"";
+        // Tracked files first, so that untracked ones do not use up the size limit.
+        for path in paths_of(&self.tracked)
+            .chain(untracked)
+            .chain(forced)
+            .filter(|path| !self.taken_out.contains(*path))
+        {
+            // git lists a deleted file twice.
+            let is_home = scratch
+                .home()
+                .is_some_and(|home| Path::new(OsStr::from_bytes(path)).starts_with(home));
+            if path != last && !is_home {
+                changes.add(scratch.tree(), path);
+            }
+            last = path;
+        }
+        changes.to_remove.extend(self.taken_out);
+        changes
+    }
+}
+
+/// Returns whether a file that the agent tracks is in the tree, and is not excluded.
+fn is_forced(scratch: &Scratch, path: &[u8]) -> bool {
+    let path = Path::new(OsStr::from_bytes(path));
+    let is_given = scratch
+        .excluded()
+        .iter()
+        .any(|given| path.starts_with(given));
+    !is_given && scratch.tree().join(path).symlink_metadata().is_ok()
+}
+
+/// Brings the index to the state of the tree.
+async fn apply(scratch: &Scratch, changes: Changes) -> Result<ReadTree, GitError> {
+    let changed = changes.paths();
     let Changes {
         to_read,
         repositories,
-        mut to_remove,
+        to_remove,
         mut left_out,
+        crowded,
         has_repository,
         ..
     } = changes;
-    to_remove.extend(taken_out);
-    let changed: HashSet<Vec<u8>> = to_read
-        .iter()
-        .chain(&repositories)
-        .chain(&to_remove)
-        .cloned()
-        .collect();
     let is_link_changed =
         |known: Contents| known.links.iter().any(|(path, _)| changed.contains(path));
     if has_repository
@@ -191,25 +219,13 @@ async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTr
     } else {
         scratch.contents().await?.attributes
     };
-    let Some(tree) = &attributes else {
-        read_plain_files(scratch, &to_read).await?;
-        return Ok(ReadTree {
-            left_out,
-            crowded,
-            changed,
-            ..ReadTree::default()
-        });
-    };
-    let TextFiles { texts, others, .. } = scratch.text_files(tree, to_read).await?;
-    read_plain_files(scratch, &others).await?;
-    match read_files(scratch.text_call(&READ, tree), &texts).await {
-        Ok(()) => {}
-        Err(error @ GitError::Slow { .. }) => return Err(error),
-        Err(error) => {
-            tracing::debug!(%error, "texts are kept one by one");
-            read_texts_apart(scratch, tree, &texts).await?;
+    let texts = match &attributes {
+        Some(attributes) => read_with_attributes(scratch, attributes, to_read).await?,
+        None => {
+            read_plain_files(scratch, &to_read).await?;
+            Vec::new()
         }
-    }
+    };
     Ok(ReadTree {
         left_out,
         crowded,
@@ -219,8 +235,27 @@ async fn read_tree_once(scratch: &Scratch, first: Option<&str>) -> Result<ReadTr
     })
 }
 
-/// Reads the checked-out commits of nested repositories. Returns the repositories that are left out because they block git; the index
-/// keeps their previous commits.
+/// Reads files of which attributes can change the content. Returns those that they can change.
+async fn read_with_attributes(
+    scratch: &Scratch,
+    attributes: &str,
+    to_read: Vec<Vec<u8>>,
+) -> Result<Vec<Vec<u8>>, GitError> {
+    let TextFiles { texts, others, .. } = scratch.text_files(attributes, to_read).await?;
+    read_plain_files(scratch, &others).await?;
+    match read_files(scratch.text_call(&READ, attributes), &texts).await {
+        Ok(()) => {}
+        Err(error @ GitError::Slow { .. }) => return Err(error),
+        Err(error) => {
+            tracing::debug!(%error, "texts are kept one by one");
+            read_texts_apart(scratch, attributes, &texts).await?;
+        }
+    }
+    Ok(texts)
+}
+
+/// Reads the checked-out commits of nested repositories. Returns the repositories that are left out
+/// because they block git; the index keeps their previous commits.
 pub(in crate::git) async fn read_repositories(
     scratch: &Scratch,
     repositories: &[Vec<u8>],
@@ -239,7 +274,8 @@ pub(in crate::git) async fn read_repositories(
     }
 }
 
-/// Reads text files one at a time, because one of them is not in its declared encoding. That file is stored unchanged.
+/// Reads text files one at a time, because one of them is not in its declared encoding. That file
+/// is stored unchanged.
 async fn read_texts_apart(
     scratch: &Scratch,
     attributes: &str,
@@ -276,8 +312,9 @@ async fn read_files(call: Call<'_>, paths: &[Vec<u8>]) -> Result<(), GitError> {
     }
 }
 
-/// Reads files whose content nothing converts. Many of them become packs, which is twice as fast as a file for each object: git writes
-/// the content of files over this size to a pack. Its search in a new pack is quadratic, so a pack has a limited number of files.
+/// Reads files whose content nothing converts. Many of them become packs, which is twice as fast as
+/// a file for each object: git writes the content of files over this size to a pack. Its search in
+/// a new pack is quadratic, so a pack has a limited number of files.
 async fn read_plain_files(scratch: &Scratch, paths: &[Vec<u8>]) -> Result<(), GitError> {
     if paths.len() < PACKED_FILES_MIN {
         return read_files(scratch.call(&READ), paths).await;

@@ -10,8 +10,8 @@ fn watch_ref(run: RunId) -> String {
     format!("refs/adjutant/{run}/now")
 }
 
-/// Stores the current state of a live run's tree as a commit on top of its newest snapshot. The next one replaces it. `None`: the state
-/// is stored already.
+/// Stores the current state of a live run's tree as a commit on top of its newest snapshot. The
+/// next one replaces it. `None`: the state is stored already.
 pub(super) async fn watch_commit(
     scratch: &Scratch,
     run: RunId,
@@ -89,7 +89,8 @@ async fn parent_of(scratch: &Scratch, commit: &str) -> Result<Option<String>, Gi
     Ok(line.split(' ').nth(1).map(str::to_owned))
 }
 
-/// Returns the newest known state of a run's tree: its last snapshot, or a state observed since then while the agent works.
+/// Returns the newest known state of a run's tree: its last snapshot, or a state observed since
+/// then while the agent works.
 ///
 /// # Errors
 /// git failed.

@@ -3,14 +3,13 @@
 use super::Update;
 use crate::git::call::error_text;
 use crate::git::diff::DiffEntry;
-use crate::git::refusal::Refusal;
+use crate::git::refusal::MergeRefusal;
 use crate::git::restore::lossy;
 use crate::git::{GitError, Repo, Scratch};
 use std::collections::HashSet;
-use std::fs;
-use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::{fs, io};
 
 impl Scratch {
     /// Refuses changes that the user has staged in the listed files.
@@ -19,6 +18,8 @@ impl Scratch {
         update: &Update,
         listed: &[DiffEntry],
     ) -> Result<(), GitError> {
+        // A copy, so that both calls of git read the same state: the user's git may replace the
+        // index in between.
         let copy = self.index().with_extension("user");
         let index = self.repo().dir.join("index");
         match fs::copy(&index, &copy) {
@@ -28,6 +29,8 @@ impl Scratch {
         let call = |args: &[&str]| self.call(args).env("GIT_INDEX_FILE", &copy);
         let marked = call(&["ls-files", "-z", "-v"]).run().await?;
         if marked.exit_code != Some(0) {
+            // A split index needs a shared one, which git looks for in its git directory, here that
+            // of the scratch.
             let is_split = fs::read_dir(&self.repo().dir).is_ok_and(|entries| {
                 entries
                     .flatten()
@@ -38,18 +41,19 @@ impl Scratch {
                 why: error_text(&marked),
             };
             return Err(if is_split {
-                Refusal::SplitIndex.into()
+                MergeRefusal::SplitIndex.into()
             } else {
                 failed
             });
         }
         let changed: HashSet<&[u8]> = listed.iter().map(|listed| listed.path.as_slice()).collect();
+        // `S` is a file outside of the sparse checkout, which must not appear in the tree.
         let skipped = marked
             .output
             .split(|byte| *byte == 0)
             .filter_map(|entry| entry.strip_prefix(b"S "))
             .filter(|path| changed.contains(path));
-        Refusal::files(Refusal::Sparse, skipped.map(lossy))?;
+        MergeRefusal::files(MergeRefusal::Sparse, skipped.map(lossy))?;
         let staged = call(&[
             "diff-index",
             "--cached",
@@ -64,10 +68,11 @@ impl Scratch {
         let dirty = staged
             .split(|byte| *byte == 0)
             .filter(|path| changed.contains(path));
-        Refusal::files(Refusal::Dirty, dirty.map(lossy))
+        MergeRefusal::files(MergeRefusal::Dirty, dirty.map(lossy))
     }
 
-    /// Returns the listed files whose content in the tree differs from their older state in `from`. Ignores files without an older state.
+    /// Returns the listed files whose content in the tree differs from their older state in `from`.
+    /// Ignores files without an older state.
     pub(super) async fn differing(
         &self,
         listed: &[DiffEntry],
@@ -130,8 +135,8 @@ impl Scratch {
     }
 }
 
-/// Returns files in the format of `update-index --index-info`, in the older or the newer state. Removals come first, because a directory
-/// can replace a file.
+/// Returns files in the format of `update-index --index-info`, in the older or the newer state.
+/// Removals come first, because a directory can replace a file.
 pub(super) fn index_info(repo: &Repo, listed: &[DiffEntry], is_newer: bool) -> Vec<u8> {
     let side = |listed: &DiffEntry| match is_newer {
         true => listed

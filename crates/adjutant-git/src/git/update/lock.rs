@@ -4,12 +4,11 @@ use super::Update;
 use super::index::{index_info, remove_file};
 use crate::failpoint::failpoint;
 use crate::git::diff::DiffEntry;
-use crate::git::refusal::Refusal;
+use crate::git::refusal::MergeRefusal;
 use crate::git::{GitError, Repo, Scratch};
-use std::fs;
-use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 impl Repo {
     pub(super) fn lock(&self) -> PathBuf {
@@ -41,6 +40,8 @@ pub(super) async fn lock(
     let (repo, new_index) = (scratch.repo(), scratch.repo().new_index(update));
     repo.remove_new_index(update)?;
     let index = repo.dir.join("index");
+    // The copy is made without the lock, because only a complete index can become the lock. `apply`
+    // compares the user's index with the prepared one once it has the lock.
     match fs::copy(&index, &new_index) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
         copied => drop(copied.map_err(GitError::file(&index))?),
@@ -50,9 +51,11 @@ pub(super) async fn lock(
         .call(&["update-index", "-z", "--index-info"])
         .env("GIT_INDEX_FILE", &new_index);
     call.input(entries).output().await?;
+    // A link fails if the user's git has the lock, and leaves the second name by which a later
+    // process recognises a lock of this update.
     match fs::hard_link(&new_index, repo.lock()) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-            Err(Refusal::Locked(repo.lock().display().to_string()).into())
+            Err(MergeRefusal::Locked(repo.lock().display().to_string()).into())
         }
         linked => linked.map_err(GitError::file(repo.lock())),
     }
@@ -70,7 +73,10 @@ pub(super) fn inode_of(path: &Path) -> Result<Option<u64>, GitError> {
 pub(super) fn unlock(repo: &Repo, update: &Update) -> Result<(), GitError> {
     let (new_index, lock) = (repo.new_index(update), repo.lock());
     let locked = inode_of(&lock)?;
+    // The user may have removed the lock since, and their git may have taken it.
     if locked.is_some() && locked == inode_of(&new_index)? {
+        // The lock goes before its second name. A process that dies in between would otherwise
+        // leave a lock that no recovery recognises, and that blocks the user's git.
         remove_file(&lock)?;
     }
     repo.remove_new_index(update)?;
@@ -79,6 +85,7 @@ pub(super) fn unlock(repo: &Repo, update: &Update) -> Result<(), GitError> {
 
 /// Replaces the user's index with the new one.
 pub(super) fn replace_index(repo: &Repo, update: &Update) -> Result<(), GitError> {
+    // The second name goes last: as long as it exists, recovery looks for the rest of the update.
     fs::rename(repo.lock(), repo.dir.join("index")).map_err(GitError::file(repo.lock()))?;
     failpoint!("merge.after_index");
     repo.remove_new_index(update)?;

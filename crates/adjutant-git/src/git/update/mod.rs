@@ -1,4 +1,5 @@
-//! Moves the user's branch, index and tree from one commit to another atomically, even if the process dies in between.
+//! Moves the user's branch, index and tree from one commit to another atomically, even if the
+//! process dies in between.
 //!
 //! ```text
 //!  prepare   all checks; nothing is changed
@@ -10,8 +11,9 @@
 //!            (each step is synced before the next one)
 //!            (the caller records the end)
 //! ```
-//! The new index is a second name of `index.lock`, so that a later process recognises a lock that a dead process of Adjutant left. It
-//! then finishes the update, or rolls it back if the user's branch has moved.
+//! The new index is a second name of `index.lock`, so that a later process recognises a lock that a
+//! dead process of Adjutant left. It then finishes the update, or rolls it back if the user's
+//! branch has moved.
 
 mod index;
 mod lock;

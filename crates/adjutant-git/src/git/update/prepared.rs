@@ -5,7 +5,7 @@ use super::lock::{lock, move_ref, replace_index, unlock};
 use super::recovery::roll_back;
 use crate::failpoint::failpoint;
 use crate::git::diff::DiffEntry;
-use crate::git::refusal::Refusal;
+use crate::git::refusal::MergeRefusal;
 use crate::git::restore::{GITLINK, Restore, Stamps, in_the_way, lossy};
 use crate::git::scratch::IndexStamp;
 use crate::git::work_tree::{as_path, parts};
@@ -61,14 +61,14 @@ impl PreparedUpdate {
     /// Checks whether the update is possible. Changes nothing of the user.
     ///
     /// # Errors
-    /// A [`Refusal`], or git or the disk failed.
+    /// A [`MergeRefusal`], or git or the disk failed.
     pub async fn prepare(scratch: Scratch, head: Head, update: Update) -> Result<Self, GitError> {
         let repo = scratch.repo();
         if let Some(what) = repo.under_way().await? {
-            return Err(Refusal::UnderWay(what).into());
+            return Err(MergeRefusal::UnderWay(what).into());
         }
         if repo.lock().symlink_metadata().is_ok() {
-            return Err(Refusal::Locked(repo.lock().display().to_string()).into());
+            return Err(MergeRefusal::Locked(repo.lock().display().to_string()).into());
         }
         let all = scratch.list(&update.before, &update.after).await?;
         refuse_names(&scratch, &update, &all).await?;
@@ -77,18 +77,23 @@ impl PreparedUpdate {
             .iter()
             .cloned()
             .partition(|listed| is_repository(&listed.from_mode) || is_repository(&listed.to_mode));
-        // A changed commit of a nested repository is allowed: like git, this does not check it out, and the merge adds it there first.
+        // A changed commit of a nested repository is allowed: like git, this does not check it out,
+        // and the merge adds it there first.
         let replaced = links
             .iter()
             .filter(|listed| !is_repository(&listed.from_mode) || !is_repository(&listed.to_mode));
-        Refusal::files(
-            Refusal::Submodules,
+        MergeRefusal::files(
+            MergeRefusal::Submodules,
             replaced.map(|listed| lossy(&listed.path)),
         )?;
         let filtered = scratch
             .find_filtered(&listed, &[&update.before, &update.after])
             .await?;
-        Refusal::files(Refusal::Filtered, filtered.iter().map(|path| lossy(path)))?;
+        MergeRefusal::files(
+            MergeRefusal::Filtered,
+            filtered.iter().map(|path| lossy(path)),
+        )?;
+        // Before the index is read, so that `apply` detects later changes.
         let index = IndexStamp::of(&repo.dir.join("index"));
         scratch.refuse_staged(&update, &all).await?;
         // Before the files are compared, so that `apply` detects later changes.
@@ -101,9 +106,9 @@ impl PreparedUpdate {
         )
         .await?;
         let dirty = scratch.differing(&listed, &update.before).await?;
-        Refusal::files(Refusal::Dirty, dirty.iter().map(|path| lossy(path)))?;
-        Refusal::files(
-            Refusal::InTheWay,
+        MergeRefusal::files(MergeRefusal::Dirty, dirty.iter().map(|path| lossy(path)))?;
+        MergeRefusal::files(
+            MergeRefusal::InTheWay,
             in_the_way(scratch.tree(), &BTreeSet::new(), &listed),
         )?;
         Ok(Self {
@@ -137,10 +142,12 @@ impl PreparedUpdate {
         Self { update, ..self }
     }
 
-    /// Applies the update. After an error, everything is as before, except after [`GitError::PartlyApplied`].
+    /// Applies the update. After an error, everything is as before, except after
+    /// [`GitError::PartlyApplied`].
     ///
     /// # Errors
-    /// The repository changed since the preparation ([`Refusal::Changed`]), or git or the disk failed.
+    /// The repository changed since the preparation ([`MergeRefusal::Changed`]), or git or the disk
+    /// failed.
     pub async fn apply(self) -> Result<Applied, GitError> {
         let Self {
             scratch,
@@ -158,13 +165,14 @@ impl PreparedUpdate {
         }
         failpoint!("merge.after_lock");
         let done = async {
+            // From here on, git cannot change the index. It may have done so since the preparation.
             if IndexStamp::of(&repo.dir.join("index")) != index {
-                return Err(Refusal::Changed("the index".to_owned()).into());
+                return Err(MergeRefusal::Changed("the index".to_owned()).into());
             }
             if repo.checked_out().await?.as_ref() != Some(&head) {
-                return Err(Refusal::Changed("the checked-out commit".to_owned()).into());
+                return Err(MergeRefusal::Changed("the checked-out commit".to_owned()).into());
             }
-            Refusal::files(Refusal::Changed, restore.changed_files()?)?;
+            MergeRefusal::files(MergeRefusal::Changed, restore.changed_files()?)?;
             Ok(())
         };
         if let Err(error) = done.await {
@@ -175,7 +183,7 @@ impl PreparedUpdate {
             Ok(restored) if restored.left_alone.is_empty() => Ok(Applied {
                 is_unguarded: restored.is_unguarded,
             }),
-            Ok(restored) => Err(Refusal::of_left_alone(&restored.left_alone).into()),
+            Ok(restored) => Err(MergeRefusal::of_left_alone(&restored.left_alone).into()),
             Err(error) => Err(error),
         };
         let applied = match applied {
@@ -187,19 +195,22 @@ impl PreparedUpdate {
         if let Err(error) = move_ref(&scratch, &update).await {
             return Err(roll_back(&scratch, &update, error).await);
         }
+        // No rollback: the branch has moved and can be seen by others. The lock stays, and recovery
+        // completes the update.
         replace_index(repo, &update).map(|()| applied)
     }
 }
 
-/// Refuses names that are invalid in a work tree, and names that differ only in case on a file system that ignores case.
+/// Refuses names that are invalid in a work tree, and names that differ only in case on a file
+/// system that ignores case.
 async fn refuse_names(
     scratch: &Scratch,
     update: &Update,
     all: &[DiffEntry],
 ) -> Result<(), GitError> {
     let added = || all.iter().filter(|listed| listed.to_mode.is_some());
-    Refusal::files(
-        Refusal::Names,
+    MergeRefusal::files(
+        MergeRefusal::Names,
         all.iter()
             .filter(|listed| parts(as_path(&listed.path)).is_none())
             .map(|listed| lossy(&listed.path)),
@@ -219,8 +230,8 @@ async fn refuse_names(
         .map(folded)
         .filter(|path| !seen.insert(path.clone()))
         .collect();
-    Refusal::files(
-        Refusal::Names,
+    MergeRefusal::files(
+        MergeRefusal::Names,
         added()
             .filter(|listed| twice.contains(&folded(&listed.path)))
             .map(|listed| lossy(&listed.path)),

@@ -3,14 +3,15 @@
 use super::lock::{has_moved_ref, inode_of, lock, move_ref, replace_index, unlock};
 use super::{RecoveryOutcome, Update};
 use crate::git::diff::DiffEntry;
-use crate::git::refusal::Refusal;
+use crate::git::refusal::MergeRefusal;
 use crate::git::restore::{GITLINK, Restore, Stamps, settle_strays};
 use crate::git::work_tree::as_path;
 use crate::git::{GitError, Repo, Scratch};
 use std::collections::HashSet;
 use std::path::Path;
 
-/// Returns whether an update has left its lock or its new index, although its end was recorded: the disk has not kept what it had confirmed.
+/// Returns whether an update has left its lock or its new index, although its end was recorded: the
+/// disk has not kept what it had confirmed.
 ///
 /// # Errors
 /// The disk failed.
@@ -18,7 +19,8 @@ pub fn has_remains(repo: &Repo, update: &Update) -> Result<bool, GitError> {
     Ok(inode_of(&repo.new_index(update))?.is_some())
 }
 
-/// Returns whether an update can have left something in the repository with this work tree, without a call of git.
+/// Returns whether an update can have left something in the repository with this work tree, without
+/// a call of git.
 #[must_use]
 pub fn may_have_remains(top: &Path, update: &Update) -> bool {
     let dir = top.join(".git");
@@ -47,85 +49,139 @@ const LINK_BYTES_MAX: u64 = 64 * 1024;
 /// # Errors
 /// git or the disk failed.
 pub async fn recover(scratch: &Scratch, update: &Update) -> Result<RecoveryOutcome, GitError> {
-    let repo = scratch.repo();
-    let new_index = repo.new_index(update);
-    let mark = inode_of(&new_index)?;
-    let now = match &update.git_ref {
-        Some(git_ref) => repo.commit_of(git_ref).await?,
-        None => None,
-    };
-    let is_at_after = has_moved_ref(scratch, update).await?;
-    let listed = scratch.list(&update.before, &update.after).await?;
+    let mark = inode_of(&scratch.repo().new_index(update))?;
+    let found = Interrupted::read(scratch, update).await?;
     // A save of the user that is found there goes back first, so that it is not overwritten.
     settle_strays(
         scratch,
-        &listed,
+        &found.listed,
         (&update.before, None),
         (&update.after, None),
     )
     .await?;
-    let Some(mark) = mark else {
-        // The update had not started, or only its end was not recorded.
-        repo.remove_new_index(update)?;
-        let is_done = is_at_after
-            || (update.git_ref.is_none() && scratch.is_index_at(&update.after, &listed).await?);
-        return Ok(if is_done {
-            RecoveryOutcome::Finished
-        } else {
-            RecoveryOutcome::Undone
-        });
-    };
-    let is_locked = inode_of(&repo.lock())? == Some(mark);
-    // The branch was moved meanwhile, so the prepared update does not apply any more.
-    let is_moved =
-        update.git_ref.is_some() && !is_at_after && now.as_deref() != Some(update.before.as_str());
-    let is_checked_out = is_checked_out(scratch, update).await?;
-    if is_locked && !is_moved && is_checked_out {
-        replace_files(scratch, &listed, &update.before, &update.after).await?;
+    match mark {
+        Some(mark) => {
+            let is_locked = inode_of(&scratch.repo().lock())? == Some(mark);
+            found.resume(is_locked).await
+        }
+        None => found.end_without_index().await,
+    }
+}
+
+/// An update during which the process died.
+struct Interrupted<'a> {
+    scratch: &'a Scratch,
+    update: &'a Update,
+    /// The commit of the ref that the update moves.
+    now: Option<String>,
+    /// Whether the update has moved its ref.
+    is_at_after: bool,
+    /// The files that it replaces.
+    listed: Vec<DiffEntry>,
+}
+
+impl<'a> Interrupted<'a> {
+    async fn read(scratch: &'a Scratch, update: &'a Update) -> Result<Self, GitError> {
+        let now = match &update.git_ref {
+            Some(git_ref) => scratch.repo().commit_of(git_ref).await?,
+            None => None,
+        };
+        Ok(Self {
+            scratch,
+            update,
+            now,
+            is_at_after: has_moved_ref(scratch, update).await?,
+            listed: scratch.list(&update.before, &update.after).await?,
+        })
+    }
+
+    /// Ends an update without a prepared index: it had not started, or only its end was not
+    /// recorded.
+    async fn end_without_index(&self) -> Result<RecoveryOutcome, GitError> {
+        self.scratch.repo().remove_new_index(self.update)?;
+        let is_done = self.is_at_after
+            || (self.update.git_ref.is_none() && self.has_index_of(&self.update.after).await?);
+        Ok(outcome(is_done))
+    }
+
+    /// Finishes or rolls back an update with a prepared index. `is_locked`: it holds the lock of
+    /// the index.
+    async fn resume(&self, is_locked: bool) -> Result<RecoveryOutcome, GitError> {
+        let update = self.update;
+        let is_checked_out = is_checked_out(self.scratch, update).await?;
+        if is_locked && !self.is_moved() && is_checked_out {
+            return self.finish().await;
+        }
+        // The index is replaced last. All later changes, also of the ref, are the user's.
+        if !is_locked && self.has_index_of(&update.after).await? {
+            self.scratch.repo().remove_new_index(update)?;
+            return Ok(outcome(self.is_at_after || update.git_ref.is_none()));
+        }
+        let has_old_index = is_locked || self.has_index_of(&update.before).await?;
+        if has_old_index && !self.is_at_after {
+            // Restores the files that the update had replaced.
+            replace_files(self.scratch, &self.listed, &update.after, &update.before).await?;
+        } else if has_old_index
+            && !is_locked
+            && is_checked_out
+            && self.now.as_deref() == Some(update.after.as_str())
+            && self.has_written_files().await?
+        {
+            lock(self.scratch, update, &self.listed).await?;
+            replace_index(self.scratch.repo(), update)?;
+            return Ok(RecoveryOutcome::Finished);
+        }
+        unlock(self.scratch.repo(), update)?;
+        Ok(outcome(self.is_at_after))
+    }
+
+    /// Returns whether the branch was moved meanwhile, so that the prepared update does not apply
+    /// any more.
+    fn is_moved(&self) -> bool {
+        self.update.git_ref.is_some()
+            && !self.is_at_after
+            && self.now.as_deref() != Some(self.update.before.as_str())
+    }
+
+    async fn finish(&self) -> Result<RecoveryOutcome, GitError> {
+        let Self {
+            scratch,
+            update,
+            listed,
+            ..
+        } = self;
+        // Files that were replaced already are not as in `before`, and stay.
+        replace_files(scratch, listed, &update.before, &update.after).await?;
         move_ref(scratch, update).await?;
-        replace_index(repo, update)?;
-        return Ok(RecoveryOutcome::Finished);
+        replace_index(scratch.repo(), update)?;
+        Ok(RecoveryOutcome::Finished)
     }
-    // The index is replaced last. All later changes, also of the ref, are the user's.
-    if !is_locked && scratch.is_index_at(&update.after, &listed).await? {
-        repo.remove_new_index(update)?;
-        let is_done = is_at_after || update.git_ref.is_none();
-        return Ok(if is_done {
-            RecoveryOutcome::Finished
-        } else {
-            RecoveryOutcome::Undone
-        });
+
+    async fn has_index_of(&self, commit: &str) -> Result<bool, GitError> {
+        self.scratch.is_index_at(commit, &self.listed).await
     }
-    let has_old_index = is_locked || scratch.is_index_at(&update.before, &listed).await?;
-    if has_old_index && !is_at_after {
-        // Restores the files that the update had replaced.
-        replace_files(scratch, &listed, &update.after, &update.before).await?;
-    } else if has_old_index
-        && !is_locked
-        && is_checked_out
-        && now.as_deref() == Some(update.after.as_str())
-    {
-        // The user removed the lock, or restored the older state. All files were written before the ref moved.
-        let files: Vec<DiffEntry> = listed
+
+    /// Returns whether files are not in their older state, although the update has moved its ref
+    /// and its lock is gone: the user removed the lock, or restored the older state. All files were
+    /// written before the ref moved.
+    async fn has_written_files(&self) -> Result<bool, GitError> {
+        let files: Vec<DiffEntry> = self
+            .listed
             .iter()
             .filter(|listed| is_file(listed))
             .cloned()
             .collect();
-        if !changed_since(scratch, &files, &update.before)
-            .await?
-            .is_empty()
-        {
-            lock(scratch, update, &listed).await?;
-            replace_index(repo, update)?;
-            return Ok(RecoveryOutcome::Finished);
-        }
+        let changed = changed_since(self.scratch, &files, &self.update.before).await?;
+        Ok(!changed.is_empty())
     }
-    unlock(repo, update)?;
-    Ok(if is_at_after {
+}
+
+fn outcome(is_done: bool) -> RecoveryOutcome {
+    if is_done {
         RecoveryOutcome::Finished
     } else {
         RecoveryOutcome::Undone
-    })
+    }
 }
 
 /// Returns whether HEAD still names the ref that the update moves, if it moves one.
@@ -163,7 +219,8 @@ pub(super) async fn roll_back(scratch: &Scratch, update: &Update, cause: GitErro
     }
 }
 
-/// Restores the listed files to their state in `to` if they are as in `from`. The others were changed by the user and stay.
+/// Restores the listed files to their state in `to` if they are as in `from`. The others were
+/// changed by the user and stay.
 pub(super) async fn replace_files(
     scratch: &Scratch,
     listed: &[DiffEntry],
@@ -178,12 +235,14 @@ pub(super) async fn replace_files(
         .filter(|listed| paths.contains(listed.path.as_slice()))
         .cloned()
         .collect();
+    // This notes the states of the files before they are compared, so that a save in between is
+    // detected when the file is replaced.
     let mut restore = Restore::of(scratch, wanted.clone(), to, None, &Stamps::default()).await?;
     let differing = changed_since(scratch, &wanted, from).await?;
     restore.retain(|listed| !differing.contains(&listed.path));
     let restored = restore.apply_blocking()?;
     if !restored.left_alone.is_empty() {
-        tracing::warn!(files = %Refusal::of_left_alone(&restored.left_alone), "the user has saved files while a merge was recovered");
+        tracing::warn!(files = %MergeRefusal::of_left_alone(&restored.left_alone), "the user has saved files while a merge was recovered");
     }
     Ok(())
 }
@@ -202,6 +261,7 @@ async fn changed_since(
     from: &str,
 ) -> Result<HashSet<Vec<u8>>, GitError> {
     let mut differing = scratch.differing(listed, from).await?;
+    // git compares only the files that `from` contains.
     let is_there = |path: &[u8]| {
         scratch
             .tree()

@@ -3,7 +3,7 @@
 use super::lock::{lock, move_ref};
 use super::recovery::replace_files;
 use super::{PreparedUpdate, RecoveryOutcome, Update, recover};
-use crate::git::refusal::Refusal;
+use crate::git::refusal::MergeRefusal;
 use crate::git::tests::{commit, commit_on, in_repository, scratch};
 use crate::git::{BuiltMerge, GitError, Head, Identity, MergeInput, Scratch};
 use adjutant_core::merge::MergeMode;
@@ -191,7 +191,7 @@ fn update_refuses_to_lose_changes() {
             other => panic!("{other:?}"),
         };
         fs::write(top.join("a"), "mine\n").expect("a file");
-        assert_eq!(refused().await, Refusal::Dirty("a".to_owned()));
+        assert_eq!(refused().await, MergeRefusal::Dirty("a".to_owned()));
         scratch
             .repo()
             .git
@@ -202,15 +202,15 @@ fn update_refuses_to_lose_changes() {
         fs::write(top.join("a"), "1\n").expect("a file");
         assert_eq!(
             refused().await,
-            Refusal::Dirty("a".to_owned()),
+            MergeRefusal::Dirty("a".to_owned()),
             "the index has it"
         );
         check_out(scratch, &base).await;
         fs::write(top.join("new"), "mine\n").expect("a file");
-        assert_eq!(refused().await, Refusal::InTheWay("new".to_owned()));
+        assert_eq!(refused().await, MergeRefusal::InTheWay("new".to_owned()));
         fs::remove_file(top.join("new")).expect("it goes");
         fs::write(scratch.repo().dir.join("MERGE_HEAD"), &base).expect("a file");
-        assert_eq!(refused().await, Refusal::UnderWay("a merge"));
+        assert_eq!(refused().await, MergeRefusal::UnderWay("a merge"));
         fs::remove_file(scratch.repo().dir.join("MERGE_HEAD")).expect("it goes");
         // A change of another file stays.
         fs::write(top.join("b"), "mine\n").expect("a file");

@@ -1,4 +1,5 @@
-//! A clone of the user's repository that shares its objects, with a configuration written by Adjutant.
+//! A clone of the user's repository that shares its objects, with a configuration written by
+//! Adjutant.
 
 use super::{NewWorkTree, NewWorkspace, copy_info};
 use crate::git::{GitError, Repo};
@@ -49,7 +50,8 @@ pub(super) async fn make<'a>(
     let mut text = fs::read_to_string(&config).map_err(GitError::file(&config))?;
     text.push_str(&configuration(repo, new, &branch).await?);
     write("config", text.as_bytes())?;
-    // Copies ignore patterns, the sparse checkout and the end of a shallow history from the user's work tree.
+    // Copies ignore patterns, the sparse checkout and the end of a shallow history from the user's
+    // work tree.
     copy_info(repo, &made.dir)?;
     let head = new
         .continued
@@ -82,8 +84,9 @@ pub(super) async fn make<'a>(
 /// The settings of remotes from which a partial clone gets missing objects.
 const PROMISOR_SETTINGS: &str = r"^remote\..*\.(url|promisor|partialclonefilter)$";
 
-/// Returns the text that names the remotes from which the user's repository gets the objects that it lacks, so that git in the workspace
-/// can read all of its history. Their addresses are data: no refspec, and no program that the repository configures.
+/// Returns the text that names the remotes from which the user's repository gets the objects that
+/// it lacks, so that git in the workspace can read all of its history. Their addresses are data: no
+/// refspec, and no program that the repository configures.
 async fn promisors(repo: &Repo) -> Result<String, GitError> {
     let ran = repo
         .of_refs(&["config", "--get-regexp", "-z", PROMISOR_SETTINGS])

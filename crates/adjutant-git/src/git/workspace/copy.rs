@@ -1,8 +1,9 @@
-//! Copies files of the user's work tree that git does not contain, such as `.env`, into a workspace.
+//! Copies files of the user's work tree that git does not contain, such as `.env`, into a
+//! workspace.
 //!
-//! The files can be secrets and must not get into a commit, so only files that git ignores in the workspace are copied. A clone
-//! excludes them first, which a `.gitignore` of the repository can override. A work tree shares the exclusions of the user's
-//! repository.
+//! The files can be secrets and must not get into a commit, so only files that git ignores in the
+//! workspace are copied. A clone excludes them first, which a `.gitignore` of the repository can
+//! override. A work tree shares the exclusions of the user's repository.
 
 use super::{NewWorkTree, NewWorkspace};
 use crate::files;
@@ -89,7 +90,8 @@ struct ReadFile {
     is_executable: bool,
 }
 
-/// Reads a regular file below `top`. Follows no symbolic link below it. `None`: the file does not exist.
+/// Reads a regular file below `top`. Follows no symbolic link below it. `None`: the file does not
+/// exist.
 fn read(top: &Path, path: &str, bytes_max: u64) -> io::Result<Option<ReadFile>> {
     let full = top.join(path);
     let file = match files::open(top, &full) {

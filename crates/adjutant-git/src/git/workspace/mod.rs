@@ -25,15 +25,15 @@ use crate::files;
 use crate::files::remove_dir as remove;
 use adjutant_core::{Isolation, RunId};
 use rustix::fs::Mode;
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+use std::{fs, io};
 
 /// Timeout for writing the files of a workspace.
 const CHECKOUT_MAX: Duration = Duration::from_secs(600);
 
-/// Maximum number of processes that write the files of one workspace, and the minimum number of files for more than one process.
+/// Maximum number of processes that write the files of one workspace, and the minimum number of
+/// files for more than one process.
 const WORKERS_MAX: usize = 4;
 const WORKERS_FILES_MIN: usize = 200;
 
@@ -56,7 +56,8 @@ pub struct NewWorkspace<'a> {
     pub changes: Option<&'a str>,
     /// The state of the run on another machine, with which it starts instead.
     pub continued: Option<&'a Continued>,
-    /// The run has worked on another machine since an existing workspace was used, so that is set aside.
+    /// The run has worked on another machine since an existing workspace was used, so that is set
+    /// aside.
     pub is_moved: bool,
     /// Files to copy from the user's work tree, from the top.
     pub copy: &'a [String],
@@ -71,8 +72,8 @@ pub struct NewWorkspace<'a> {
     pub umask: Mode,
 }
 
-/// Creates a workspace with the files of the base. A complete workspace is kept; a workspace that a power loss may have torn is
-/// renamed; an unfinished one is removed.
+/// Creates a workspace with the files of the base. A complete workspace is kept; a workspace that a
+/// power loss may have torn is renamed; an unfinished one is removed.
 ///
 /// # Errors
 /// The base is missing, or git or the disk failed. There is no complete workspace then.
@@ -204,8 +205,8 @@ pub async fn remove_torn_workspaces(path: &Path) -> Result<(), GitError> {
     })
 }
 
-/// Keeps the checked-out commit of a work tree under a ref unless it is the base, because the registration of the work tree will be
-/// removed.
+/// Keeps the checked-out commit of a work tree under a ref unless it is the base, because the
+/// registration of the work tree will be removed.
 async fn pin_head(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), GitError> {
     let output = repo
         .of_refs(&["worktree", "list", "--porcelain", "-z"])
@@ -231,8 +232,8 @@ async fn pin_head(repo: &Repo, new: &NewWorkspace<'_>) -> Result<(), GitError> {
     repo.sync_refs([name.as_str()])
 }
 
-/// Removes a workspace. Renames it first, so that no snapshot is taken of an incomplete tree. Without `repo`, a work tree stays
-/// registered in its repository.
+/// Removes a workspace. Renames it first, so that no snapshot is taken of an incomplete tree.
+/// Without `repo`, a work tree stays registered in its repository.
 ///
 /// # Errors
 /// git or the disk failed. The next call removes the rest.
@@ -266,8 +267,8 @@ pub async fn remove_workspace(
         .map_err(failed)
 }
 
-/// Copies the ignore patterns of the user and the repository, and the files of the user's git directory, besides its configuration, that
-/// determine which files a work tree contains.
+/// Copies the ignore patterns of the user and the repository, and the files of the user's git
+/// directory, besides its configuration, that determine which files a work tree contains.
 fn copy_info(repo: &Repo, to: &Path) -> Result<(), GitError> {
     let write = |name: &str, content: &[u8]| {
         let to = to.join(name);
@@ -316,15 +317,17 @@ impl NewWorkTree<'_> {
             .umask(Some(self.umask))
     }
 
-    /// Writes the files of the base, or those with the user's changes, and stores Adjutant's index of them beside the workspace.
-    /// Attributes of the tree are data: no filter that they name is run.
+    /// Writes the files of the base, or those with the user's changes, and stores Adjutant's index
+    /// of them beside the workspace. Attributes of the tree are data: no filter that they name is
+    /// run.
     async fn check_out(&self, new: &NewWorkspace<'_>) -> Result<(), GitError> {
         let files_of = new
             .continued
             .map_or(new.changes.unwrap_or(new.base), |continued| {
                 &continued.snapshot
             });
-        // Writing files waits for the disk and inflates objects, which benefits from parallel processes.
+        // Writing files waits for the disk and inflates objects, which benefits from parallel
+        // processes.
         let workers = std::thread::available_parallelism()
             .map_or(WORKERS_MAX, |cores| cores.get().clamp(2, WORKERS_MAX));
         let side_by_side = [

@@ -1,4 +1,5 @@
-//! An additional work tree of the user's repository, registered there, with the base checked out as a detached HEAD.
+//! An additional work tree of the user's repository, registered there, with the base checked out as
+//! a detached HEAD.
 
 use super::{NewWorkTree, NewWorkspace, copy_info};
 use crate::files;

@@ -1,15 +1,18 @@
-//! The page behind a link in a message: one request, which a person can answer without signing in. It is plain HTML and works
-//! without scripts. `GET` changes nothing, because programs that show previews of links open them too.
+//! The page behind a link in a message: one request, which a person can answer without signing in.
+//! It is plain HTML and works without scripts. `GET` changes nothing, because programs that show
+//! previews of links open them too.
 
+use super::admission::require_outside_runs;
+use super::asked::{Answer, Asked};
 use super::problem::method_not_allowed;
-use crate::client::decode_name;
-use crate::clock;
 use crate::hub::Hub;
+use crate::hub_client::decode_name;
 use crate::ops::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest, OpError};
 use crate::present::{asked_for, clarification_parts, delegation_parts};
-use crate::text;
 use crate::view::{DecisionWord, RequestView};
+use crate::{clock, text};
 use adjutant_core::policy::OperationPart;
+use adjutant_core::units::duration;
 use adjutant_core::{Denied, RequestKind, RequestStateKind};
 use axum::body::Body;
 use axum::http::header::{
@@ -30,7 +33,8 @@ const FORM_BYTES_MAX: usize = 64 * 1024;
 const FORM_TIME_MAX: Duration = Duration::from_secs(10);
 /// The answers that are read at a time.
 const READING_MAX: usize = 16;
-/// Most requests with valid codes, and with unknown ones, in a period. Each has its own limit, so guesses do not block valid links.
+/// Most requests with valid codes, and with unknown ones, in a period. Each has its own limit, so
+/// guesses do not block valid links.
 const VALID_MAX: u32 = 60;
 const UNKNOWN_MAX: u32 = 30;
 const PERIOD: Duration = Duration::from_secs(1);
@@ -85,12 +89,28 @@ impl Links {
     }
 }
 
+/// Serves the page behind a link, for processes outside of all runs.
+pub(super) fn follow(asked: Asked) -> Answer {
+    Box::pin(async move {
+        let Asked {
+            http,
+            caller,
+            head,
+            body,
+        } = asked;
+        let link = match read_link(&http.hub, &http.links, &head) {
+            Ok(link) => link,
+            Err(refusal) => return *refusal,
+        };
+        if let Err(refusal) = require_outside_runs(&http, &caller, false).await {
+            return *refusal;
+        }
+        serve_link(&http.hub, &http.links, &link, &head, body).await
+    })
+}
+
 /// Checks the code in the path of a request.
-pub(super) fn read_link(
-    hub: &Hub,
-    links: &Links,
-    head: &Parts,
-) -> Result<AnswerLink, Box<Response>> {
+fn read_link(hub: &Hub, links: &Links, head: &Parts) -> Result<AnswerLink, Box<Response>> {
     let code = head.uri.path().strip_prefix(LINK_PATH).unwrap_or_default();
     let link = hub
         .ops
@@ -114,7 +134,7 @@ pub(super) fn read_link(
 }
 
 /// Answers a request with a valid code.
-pub(super) async fn serve_link(
+async fn serve_link(
     hub: &Hub,
     links: &Links,
     link: &AnswerLink,
@@ -130,10 +150,7 @@ pub(super) async fn serve_link(
             Err(refusal) => *refusal,
             Ok(answer) => record_answer(hub, link, head, answer).await,
         },
-        _ => method_not_allowed(
-            "GET, POST",
-            "a link is opened with GET and answered with POST",
-        ),
+        _ => method_not_allowed("GET, POST"),
     }
 }
 
@@ -164,7 +181,8 @@ fn typed_text(answer: &LinkAnswer) -> String {
     }
 }
 
-/// Shows why an answer was refused, with the state of the request and the text that was not recorded.
+/// Shows why an answer was refused, with the state of the request and the text that was not
+/// recorded.
 fn refusal_page(hub: &Hub, link: &AnswerLink, error: &OpError, typed: &str) -> Response {
     let status = match error.denied() {
         Some(
@@ -230,8 +248,8 @@ async fn read_answer(links: &Links, head: &Parts, body: Body) -> Result<LinkAnsw
     }
     let too_long = || {
         let text = format!(
-            "An answer with a link may have {FORM_BYTES_MAX} bytes, and {} seconds to arrive.",
-            FORM_TIME_MAX.as_secs()
+            "An answer with a link may have {FORM_BYTES_MAX} bytes, and {} to arrive.",
+            duration::of(FORM_TIME_MAX)
         );
         let mut response = refusal(StatusCode::PAYLOAD_TOO_LARGE, "Too long", &text);
         response
@@ -365,12 +383,8 @@ fn link_page(linked: &LinkedRequest, refused: Option<Refused<'_>>) -> Response {
 }
 
 fn heading(request: &RequestView) -> String {
-    let what = match request.kind.known() {
-        Some(RequestKind::Approval) => "asks for approval",
-        Some(RequestKind::Delegation) => "wants to delegate a task",
-        Some(RequestKind::Question) | None => "asks",
-    };
-    format!("{} {what} ({})", request.run_name, request.number)
+    let asks = request.shown_kind().asks();
+    format!("{} {asks} ({})", request.run_name, request.number)
 }
 
 fn settled_html(request: &RequestView) -> String {

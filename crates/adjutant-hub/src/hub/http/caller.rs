@@ -1,16 +1,16 @@
 //! The program at the other end of a connection: its user and process, and its token.
 
 use super::limits::{TokenConnection, TokenLimits};
+use crate::attempt_processes::Place;
+use crate::attempt_processes::tcp_caller::{TcpCaller, TcpCallers};
 use crate::hub::connections::Line;
 use crate::ops::Ops;
-use crate::process::peer::Place;
-use crate::process::tcp_peer::{TcpPeer, TcpPeers};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The state of a connection.
-pub(super) struct Caller {
+pub(super) struct HttpCaller {
     pub(super) line: Arc<Line>,
     /// The number of the connection.
     pub(super) number: u64,
@@ -18,20 +18,21 @@ pub(super) struct Caller {
     pub(super) is_shared: bool,
     /// Both ends of the connection: the hub's and the caller's.
     ends: (SocketAddr, SocketAddr),
-    /// Determined at the first call with a token, and checked again at each further call and before each reply.
-    peer: Mutex<Option<Arc<TcpPeer>>>,
-    tcp_peers: Arc<TcpPeers>,
+    /// Determined at the first call with a token, and checked again at each further call and before
+    /// each reply.
+    peer: Mutex<Option<Arc<TcpCaller>>>,
+    tcp_callers: Arc<TcpCallers>,
     /// Counts the connection for the token of its newest call.
     token: Mutex<Option<TokenConnection>>,
 }
 
-impl Caller {
+impl HttpCaller {
     pub(super) fn new(
         line: Arc<Line>,
         number: u64,
         (own, peer): (SocketAddr, SocketAddr),
         is_shared: bool,
-        tcp_peers: Arc<TcpPeers>,
+        tcp_callers: Arc<TcpCallers>,
     ) -> Self {
         let ends = (canonical(own), canonical(peer));
         Self {
@@ -40,7 +41,7 @@ impl Caller {
             is_shared,
             ends,
             peer: Mutex::new(None),
-            tcp_peers,
+            tcp_callers,
             token: Mutex::new(None),
         }
     }
@@ -70,22 +71,24 @@ impl Caller {
         current.is_some()
     }
 
-    /// Returns the caller's user and process, as they are now. A failure is not cached: the next call retries. A process of a run keeps being the
-    /// caller, whatever holds the connection later.
-    pub(super) async fn peer(&self, ops: &Ops) -> io::Result<Arc<TcpPeer>> {
+    /// Returns the caller's user and process, as they are now. A failure is not cached: the next
+    /// call retries. A process of a run keeps being the caller, whatever holds the connection
+    /// later.
+    pub(super) async fn peer(&self, ops: &Ops) -> io::Result<Arc<TcpCaller>> {
         let known = self.known_peer();
         if let Some(known) =
             known.filter(|known| known.place != Place::Outside || known.is_unchanged())
         {
             return Ok(known);
         }
-        let ((own, peer), tcp_peers, ops) = (self.ends, Arc::clone(&self.tcp_peers), ops.clone());
+        let ((own, peer), tcp_callers, ops) =
+            (self.ends, Arc::clone(&self.tcp_callers), ops.clone());
         let find = move || {
             let live = || {
                 let attempts = ops.live_attempts().map_err(io::Error::other)?;
                 Ok(attempts.into_iter().map(|id| ops.attempt_dir(id)).collect())
             };
-            tcp_peers.find(own, peer, &ops.home().dir, live)
+            tcp_callers.find(own, peer, &ops.home().dir, live)
         };
         let found = Arc::new(
             tokio::task::spawn_blocking(find)
@@ -96,8 +99,9 @@ impl Caller {
         Ok(found)
     }
 
-    /// Returns the caller as the last check has found it. `None`: no check was needed, or none has succeeded.
-    pub(super) fn known_peer(&self) -> Option<Arc<TcpPeer>> {
+    /// Returns the caller as the last check has found it. `None`: no check was needed, or none has
+    /// succeeded.
+    pub(super) fn known_peer(&self) -> Option<Arc<TcpCaller>> {
         self.peer
             .lock()
             .unwrap_or_else(PoisonError::into_inner)

@@ -1,11 +1,13 @@
-//! The event history as Server-Sent Events. The id of an event is its position, so a client that reconnects with
-//! `Last-Event-ID` continues after it, even with another hub process. The hub reads further events only when the client has received
-//! the earlier ones, so a slow client needs one page of memory and delays no other client. Streams of the same principal and filter
-//! at the same position share one read and its page.
+//! The event history as Server-Sent Events. The id of an event is its position, so a client that
+//! reconnects with `Last-Event-ID` continues after it, even with another hub process. The hub reads
+//! further events only when the client has received the earlier ones, so a slow client needs one
+//! page of memory and delays no other client. Streams of the same principal and filter at the same
+//! position share one read and its page.
 
+use super::asked::{Answer, Asked};
 use super::names::only;
 use super::{Http, problem};
-use crate::client::decode_name;
+use crate::hub_client::decode_name;
 use crate::ops::Caller;
 use crate::view::{ErrorView, EventPage, ReadEvents, codes};
 use adjutant_core::Principal;
@@ -13,7 +15,7 @@ use axum::body::{Body, Bytes};
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::response::IntoResponse;
 use futures::FutureExt;
 use futures::future::{BoxFuture, Shared, WeakShared};
 use serde_json::json;
@@ -99,24 +101,25 @@ struct Stream {
 }
 
 /// Answers `GET /api/v1/events`.
-pub(super) async fn stream(http: &Arc<Http>, who: Principal, head: &Parts) -> Response {
-    match open_stream(http, who, head).await {
-        Err(error) => problem::of(&error),
-        Ok(stream) => {
-            let headers = [
-                (CONTENT_TYPE, "text/event-stream"),
-                (CACHE_CONTROL, "no-cache"),
-                (HeaderName::from_static("x-accel-buffering"), "no"),
-            ];
-            let body = futures::stream::unfold(stream, |stream| Box::pin(next(stream)));
-            (
-                StatusCode::OK,
-                headers.map(|(name, value)| (name, HeaderValue::from_static(value))),
-                Body::from_stream(body),
-            )
-                .into_response()
-        }
-    }
+pub(super) fn stream(asked: Asked, who: Principal) -> Answer {
+    Box::pin(async move {
+        let stream = match open_stream(&asked.http, who, &asked.head).await {
+            Ok(stream) => stream,
+            Err(error) => return problem::of(&error),
+        };
+        let headers = [
+            (CONTENT_TYPE, "text/event-stream"),
+            (CACHE_CONTROL, "no-cache"),
+            (HeaderName::from_static("x-accel-buffering"), "no"),
+        ];
+        let body = futures::stream::unfold(stream, |stream| Box::pin(next(stream)));
+        (
+            StatusCode::OK,
+            headers.map(|(name, value)| (name, HeaderValue::from_static(value))),
+            Body::from_stream(body),
+        )
+            .into_response()
+    })
 }
 
 /// Starts a stream. Its first event states the position after which the stream is complete.
@@ -157,7 +160,8 @@ async fn open_stream(http: &Arc<Http>, who: Principal, head: &Parts) -> Result<S
         .await
         .map_err(|error| error.view())?;
     let last = http.hub.ops.last_event().map_err(|error| error.view())?;
-    // A position that the store does not have comes from another home, or from before its database was set back.
+    // A position that the store does not have comes from another home, or from before its database
+    // was set back.
     let after = match since {
         Some(since)
             if http
@@ -202,7 +206,8 @@ fn invalid(message: &str) -> ErrorView {
     }
 }
 
-/// Returns the next part of a stream. The stream ends when the hub stops, or when the run is not visible any more.
+/// Returns the next part of a stream. The stream ends when the hub stops, or when the run is not
+/// visible any more.
 async fn next(mut stream: Stream) -> Option<(Result<Bytes, Infallible>, Stream)> {
     if let Some(first) = stream.first.take() {
         return Some((Ok(first), stream));

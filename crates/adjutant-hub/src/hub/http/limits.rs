@@ -12,11 +12,13 @@ pub(super) const CALLS_MAX: u32 = 5_000;
 const PERIOD: Duration = Duration::from_secs(1);
 /// Maximum number of open calls on one connection of a runner. Two calls of each worker wait.
 pub(super) const OPEN_CALLS_MAX: u32 = 4096;
-/// Largest total of the bodies of one runner that are in memory at the same time: two of the largest, and small ones.
+/// Largest total of the bodies of one runner that are in memory at the same time: two of the
+/// largest, and small ones.
 const BODIES_BYTES_MAX: usize = 80 * 1024 * 1024;
 /// Posts of a peer that are read at the same time.
 const POSTING_MAX: usize = 2;
-/// What a peer may post at once, and in each second after that. A post is one unit, and one more for each `POST_UNIT_BYTES`.
+/// What a peer may post at once, and in each second after that. A post is one unit, and one more
+/// for each `POST_UNIT_BYTES`.
 const POSTS_AT_ONCE: f64 = 2_000.0;
 const POSTS_PER_S: f64 = 20.0;
 const POST_UNIT_BYTES: f64 = 16.0 * 1024.0;
@@ -69,7 +71,8 @@ impl TokenLimits {
         self.uses.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts a connection of a token until the returned guard is dropped. `None`: the token has too many.
+    /// Counts a connection of a token until the returned guard is dropped. `None`: the token has
+    /// too many.
     pub(super) fn admit(self: &Arc<Self>, token: i64) -> Option<TokenConnection> {
         let mut uses = self.uses();
         if uses.len() >= TOKENS_MAX {

@@ -1,18 +1,20 @@
-//! `/mcp`: the tools of a parent, for tokens with a client. The tools make their calls in this process, as that client.
+//! `/mcp`: the tools of a parent, for tokens with a client. The tools make their calls in this
+//! process, as that client.
 
-use super::{Caller, Http, problem};
-use crate::client::{Client, InProcess};
+use super::asked::{Answer, Asked};
+use super::{Http, problem};
 use crate::hub::Shared;
 use crate::hub::auth::Auth;
 use crate::hub::router::read_body;
-use crate::link::headers;
+use crate::hub_client::{Client, InProcess};
 use crate::ops::TokenAccess;
+use crate::protocol::headers;
 use crate::view::{ErrorView, codes};
 use adjutant_core::token::TokenRole;
 use adjutant_core::{ClientName, Principal};
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Bytes, to_bytes};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Request, StatusCode};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use futures::future::BoxFuture;
 use std::collections::HashMap;
@@ -28,11 +30,12 @@ pub trait McpServer: Send + Sync {
     fn close_idle_sessions(&self) -> BoxFuture<'_, ()>;
 }
 
-/// Makes a server whose tools make their calls with a client. The path is the directory in which its runs work; without one, each run names
-/// its own.
-pub type NewMcpServer = fn(Client, Option<PathBuf>) -> Arc<dyn McpServer>;
+/// Makes a server whose tools make their calls with a client. The path is the directory in which
+/// its runs work; without one, each run names its own.
+pub(crate) type NewMcpServer = fn(Client, Option<PathBuf>) -> Arc<dyn McpServer>;
 
-/// The server of each used token. A server has the sessions of its client, and remembers what it has shown to it; losing it is harmless.
+/// The server of each used token. A server has the sessions of its client, and remembers what it
+/// has shown to it; losing it is harmless.
 #[derive(Default)]
 pub(super) struct Servers(Mutex<HashMap<i64, Arc<dyn McpServer>>>);
 
@@ -45,8 +48,8 @@ impl Servers {
             .clone()
     }
 
-    /// Drops the servers of revoked tokens, which ends their sessions with their calls and subscriptions. The number of valid tokens is
-    /// limited, so that of servers is too.
+    /// Drops the servers of revoked tokens, which ends their sessions with their calls and
+    /// subscriptions. The number of valid tokens is limited, so that of servers is too.
     pub(super) fn drop_revoked(&self, hub: &Shared) {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         servers.retain(|token, _| {
@@ -73,33 +76,26 @@ impl Servers {
 }
 
 /// Answers a request to `/mcp`.
-pub(super) async fn handle(
-    http: &Http,
-    caller: &Caller,
-    access: &TokenAccess,
-    request: Request<Body>,
-) -> Response {
-    let Some(client) = access
-        .identity
-        .client()
-        .filter(|_| access.identity.role() == TokenRole::Client)
-    else {
-        let hint = "adj token new NAME --client PROJECT makes one";
-        return problem::refusal(
-            StatusCode::FORBIDDEN,
-            codes::NOT_ALLOWED,
-            "MCP is for tokens of the role client",
-            hint,
-        );
-    };
-    let (head, body) = request.into_parts();
-    let Ok(body) = read_body(body).await else {
-        return problem::too_large();
-    };
-    http.servers
-        .of(http, access.id, client)
-        .answer(caller.number, head, body)
-        .await
+pub(super) fn handle(asked: Asked, access: TokenAccess) -> Answer {
+    Box::pin(async move {
+        let Some(client) = access
+            .identity
+            .client()
+            .filter(|_| access.identity.role() == TokenRole::Client)
+        else {
+            return problem::refusal(
+                StatusCode::FORBIDDEN,
+                codes::NOT_ALLOWED,
+                "MCP is for tokens of the role client",
+                "adj token new NAME --client PROJECT makes one",
+            );
+        };
+        let Ok(body) = read_body(asked.body).await else {
+            return problem::too_large();
+        };
+        let server = asked.http.servers.of(&asked.http, access.id, client);
+        server.answer(asked.caller.number, asked.head, body).await
+    })
 }
 
 fn server(http: &Http, client: &ClientName) -> Arc<dyn McpServer> {
@@ -126,10 +122,10 @@ fn server(http: &Http, client: &ClientName) -> Arc<dyn McpServer> {
                     HeaderValue::from_str(&key).map_err(|_| internal("the key is not a header"))?,
                 );
             }
-            let serve = calls
-                .get(&path)
+            let call = calls
+                .find(&path)
                 .ok_or_else(|| internal("there is no such call"))?;
-            let reply = serve(hub, auth, &given, &body).await;
+            let reply = (call.serve)(hub, auth, &given, &body).await;
             let is_success = reply.status().is_success();
             let bytes: Bytes = to_bytes(reply.into_body(), usize::MAX)
                 .await

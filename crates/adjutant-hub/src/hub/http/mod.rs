@@ -1,11 +1,16 @@
-//! HTTP for callers with a token: the calls of the contract, the event history as a stream, and MCP for parents.
+//! HTTP for callers with a token: the calls of the contract, the event history as a stream, and MCP
+//! for parents.
 //!
-//! Each request is checked in this order before any lookup: its `Host`, its `Origin`, its token. So a web page of another site
-//! reaches nothing, even if its name resolves to this machine (DNS rebinding). There are no cookies and no CORS headers. A process of a
-//! run is refused, even with a valid token.
+//! Each request is checked in this order before any lookup: its `Host`, its `Origin`, its token. So
+//! a web page of another site reaches nothing, even if its name resolves to this machine (DNS
+//! rebinding). There are no cookies and no CORS headers. A process of a run is refused, even with a
+//! valid token.
 
+mod admission;
 mod answer;
+mod asked;
 mod caller;
+mod contract;
 mod dashboard;
 mod events;
 mod hubs;
@@ -15,6 +20,7 @@ mod names;
 mod openapi;
 mod peers;
 mod problem;
+mod routes;
 mod runners;
 mod serve;
 mod stream;
@@ -22,14 +28,15 @@ mod stream;
 use super::Shared;
 use super::calls::Calls;
 use super::connections::Connections;
+use crate::attempt_processes::tcp_caller::TcpCallers;
 use crate::config::{HttpSettings, TlsFiles};
-use crate::process::tcp_peer::TcpPeers;
 use crate::tls::TlsServer;
-use caller::Caller;
+use caller::HttpCaller;
 pub(super) use dashboard::SignIns;
 use futures::FutureExt;
 use limits::TokenLimits;
-pub use mcp::{McpServer, NewMcpServer};
+pub use mcp::McpServer;
+pub(crate) use mcp::NewMcpServer;
 use names::OwnNames;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -49,7 +56,8 @@ const TOKEN_PART: usize = 2;
 const WRITE_TAKES_MAX: Duration = Duration::from_secs(30);
 /// How often unused sessions are looked for.
 const SESSION_CHECK_INTERVAL: Duration = Duration::from_secs(600);
-/// The delay after a failure to accept a connection, for example because no file descriptor is free.
+/// The delay after a failure to accept a connection, for example because no file descriptor is
+/// free.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
 /// The state that all connections share.
@@ -60,7 +68,7 @@ pub(super) struct Http {
     tls: Option<Arc<TlsServer>>,
     connections: Arc<Connections>,
     limits: Arc<TokenLimits>,
-    tcp_peers: Arc<TcpPeers>,
+    tcp_callers: Arc<TcpCallers>,
     links: answer::Links,
     servers: mcp::Servers,
     pages: events::Pages,
@@ -101,7 +109,8 @@ impl HttpListener {
         let scheme = if tls.is_some() { "https" } else { "http" };
         let names = OwnNames::new(scheme, &own, has_localhost, settings.public_url.as_ref());
         let url = match &settings.public_url {
-            // Without a proxy, the public address is that of the hub, and the certificate is for it.
+            // Without a proxy, the public address is that of the hub, and the certificate is for
+            // it.
             Some(url) if tls.is_some() => url.to_string().trim_end_matches('/').to_owned(),
             _ => format!("{scheme}://{}", reachable(address)),
         };
@@ -136,7 +145,8 @@ impl HttpListener {
         &self.url
     }
 
-    /// Serves until `closing` is cancelled and all connections have ended. Aborting the task aborts calls in progress.
+    /// Serves until `closing` is cancelled and all connections have ended. Aborting the task aborts
+    /// calls in progress.
     pub(super) async fn serve(self, hub: Shared, calls: Arc<Calls>, closing: CancellationToken) {
         let connections_max =
             (hub.connections.open_max() / CONNECTIONS_PART).clamp(1, CONNECTIONS_MAX);
@@ -152,7 +162,7 @@ impl HttpListener {
             tls: self.tls,
             connections,
             limits,
-            tcp_peers: Arc::default(),
+            tcp_callers: Arc::default(),
             links: answer::Links::default(),
             servers: mcp::Servers::default(),
             pages: events::Pages::default(),
@@ -189,7 +199,8 @@ impl HttpListener {
     }
 }
 
-/// Returns the address for callers on this machine: the loopback address, if the hub listens on all addresses.
+/// Returns the address for callers on this machine: the loopback address, if the hub listens on all
+/// addresses.
 fn reachable(address: SocketAddr) -> SocketAddr {
     match address.ip() {
         IpAddr::V4(Ipv4Addr::UNSPECIFIED) => (Ipv4Addr::LOCALHOST, address.port()).into(),
@@ -198,8 +209,8 @@ fn reachable(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Opens the same port of the other loopback address. The second value is whether `localhost` always leads to this hub: it does not
-/// if another program has the port of the other address.
+/// Opens the same port of the other loopback address. The second value is whether `localhost`
+/// always leads to this hub: it does not if another program has the port of the other address.
 async fn other_listener(address: SocketAddr) -> (Option<TcpListener>, bool) {
     let other = match address.ip() {
         IpAddr::V4(Ipv4Addr::LOCALHOST) => IpAddr::from(Ipv6Addr::LOCALHOST),

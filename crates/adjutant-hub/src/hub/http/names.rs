@@ -1,5 +1,6 @@
-//! The host names and origins that the hub accepts over HTTP. A request for another name, or from a page of another origin, is
-//! refused, because it may come from a web page whose name resolves to this machine (DNS rebinding).
+//! The host names and origins that the hub accepts over HTTP. A request for another name, or from a
+//! page of another origin, is refused, because it may come from a web page whose name resolves to
+//! this machine (DNS rebinding).
 
 use crate::tls::TlsServer;
 use axum::http::header::{HOST, ORIGIN};
@@ -25,8 +26,8 @@ pub(super) enum Foreign {
 }
 
 impl OwnNames {
-    /// Returns the names for the listeners' addresses and the configured address of a proxy. `has_localhost`: no other program can have
-    /// this port of `localhost`.
+    /// Returns the names for the listeners' addresses and the configured address of a proxy.
+    /// `has_localhost`: no other program can have this port of `localhost`.
     pub(super) fn new(
         scheme: &'static str,
         addresses: &[SocketAddr],
@@ -118,7 +119,8 @@ impl OwnNames {
         Ok(())
     }
 
-    /// Returns whether a host is the address `own` itself, which no name can stand for, or a name in the certificate with its port.
+    /// Returns whether a host is the address `own` itself, which no name can stand for, or a name
+    /// in the certificate with its port.
     fn is_at(&self, host: &str, own: SocketAddr, tls: Option<&TlsServer>) -> bool {
         // The last group of an IPv6 address is not a port.
         let (name, port) = match host

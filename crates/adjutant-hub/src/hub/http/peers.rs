@@ -1,15 +1,17 @@
-//! The calls of peers: hubs with a token of the role `peer`. Nothing else exists for such a token, and these calls do not exist
-//! for others.
+//! The calls of peers: hubs with a token of the role `peer`. Nothing else exists for such a token,
+//! and these calls do not exist for others.
 
-use super::{Http, problem};
-use crate::link::peer::{ListShared, MESSAGE_BYTES_MAX, PeerCall, PostShared, ReadShared};
+use super::asked::{Answer, Asked};
+use super::problem;
 use crate::ops::{OpError, TokenAccess};
+use crate::protocol::peer::{ListShared, MESSAGE_BYTES_MAX, PostShared, ReadShared};
 use crate::view::{ErrorView, codes, json_problem};
+use adjutant_core::units::duration;
 use axum::Json;
 use axum::body::{Body, to_bytes};
 use axum::http::header::{CONTENT_LENGTH, RETRY_AFTER};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -22,46 +24,44 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 /// Posts whose bodies are read at a time.
 pub(super) const READING_MAX: usize = 8;
 
-/// Answers a request of a peer.
-pub(super) async fn answer(
-    http: &Http,
-    access: &TokenAccess,
-    head: &Parts,
-    body: Body,
-) -> Response {
-    let path = head.uri.path();
-    if ![ListShared::PATH, ReadShared::PATH, PostShared::PATH].contains(&path) {
-        return problem::not_found(path);
-    }
-    if head.method != Method::POST {
-        return problem::method_not_allowed("POST", "calls are made with POST");
-    }
-    let ops = &http.hub.ops;
-    let answered = match path {
-        ListShared::PATH => read::<ListShared>(head, body, SMALL_BYTES_MAX)
-            .await
-            .map(|_| reply(ops.shared_chats(access.id))),
-        ReadShared::PATH => match read(head, body, SMALL_BYTES_MAX).await {
-            Ok(call) => Ok(reply(ops.shared_entries(access.id, call).await)),
-            Err(refusal) => Err(refusal),
-        },
-        _ => match (
+/// Answers a request for the chats that are shared with a peer.
+pub(super) fn list(asked: Asked, access: TokenAccess) -> Answer {
+    Box::pin(async move {
+        match read::<ListShared>(&asked.head, asked.body, SMALL_BYTES_MAX).await {
+            Ok(_) => reply(asked.http.hub.ops.shared_chats(access.id)),
+            Err(refusal) => *refusal,
+        }
+    })
+}
+
+/// Answers a request for the entries of a shared chat.
+pub(super) fn read_entries(asked: Asked, access: TokenAccess) -> Answer {
+    Box::pin(async move {
+        match read::<ReadShared>(&asked.head, asked.body, SMALL_BYTES_MAX).await {
+            Ok(call) => reply(asked.http.hub.ops.shared_entries(access.id, call).await),
+            Err(refusal) => *refusal,
+        }
+    })
+}
+
+/// Stores a message of a peer.
+pub(super) fn post(asked: Asked, access: TokenAccess) -> Answer {
+    Box::pin(async move {
+        let http = &asked.http;
+        let (Ok(_turn), Some(posting)) = (
             http.peer_posts.try_acquire(),
             http.limits.begin_post(access.id, Instant::now()),
-        ) {
-            (Ok(_turn), Some(posting)) => {
-                match read::<PostShared>(head, body, MESSAGE_BYTES_MAX).await {
-                    Ok(call) => {
-                        posting.count_bytes(call.text.len());
-                        Ok(reply(ops.post_shared(access.id, call).await))
-                    }
-                    Err(refusal) => Err(refusal),
-                }
+        ) else {
+            return too_many();
+        };
+        match read::<PostShared>(&asked.head, asked.body, MESSAGE_BYTES_MAX).await {
+            Ok(call) => {
+                posting.count_bytes(call.text.len());
+                reply(http.hub.ops.post_shared(access.id, call).await)
             }
-            _ => Err(Box::new(too_many())),
-        },
-    };
-    answered.unwrap_or_else(|refusal| *refusal)
+            Err(refusal) => *refusal,
+        }
+    })
 }
 
 fn too_many() -> Response {
@@ -121,8 +121,8 @@ async fn read<T: DeserializeOwned>(
             return Err(refused(
                 StatusCode::REQUEST_TIMEOUT,
                 format!(
-                    "the body did not arrive within {} s",
-                    BODY_TIME_MAX.as_secs()
+                    "the body did not arrive within {}",
+                    duration::of(BODY_TIME_MAX)
                 ),
             ));
         }

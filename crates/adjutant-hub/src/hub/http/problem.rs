@@ -3,6 +3,7 @@
 use crate::hub::router::BODY_BYTES_MAX;
 use crate::ops::http_status;
 use crate::view::{ErrorView, codes};
+use adjutant_core::shorten;
 use axum::body::{Body, to_bytes};
 use axum::http::header::{ALLOW, CONNECTION, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
@@ -68,7 +69,7 @@ pub(super) fn refusal(status: StatusCode, code: &str, message: &str, hint: &str)
 }
 
 pub(super) fn not_found(path: &str) -> Response {
-    let path: String = path.chars().take(100).collect();
+    let path = shorten::to_chars(path, 100);
     refusal(
         StatusCode::NOT_FOUND,
         codes::NOT_FOUND,
@@ -78,11 +79,11 @@ pub(super) fn not_found(path: &str) -> Response {
 }
 
 /// Refuses a method.
-pub(super) fn method_not_allowed(allowed: &'static str, message: &str) -> Response {
+pub(super) fn method_not_allowed(allowed: &'static str) -> Response {
     let mut response = refusal(
         StatusCode::METHOD_NOT_ALLOWED,
         codes::INVALID,
-        message,
+        "this path is not for this method",
         &format!("allowed: {allowed}"),
     );
     response
@@ -108,9 +109,8 @@ pub(super) fn unauthorized() -> Response {
 
 /// Refuses a body that is too large or too slow, and closes the connection.
 pub(super) fn too_large() -> Response {
-    let message = format!(
-        "the body cannot be read; it may have {BODY_BYTES_MAX} bytes, and 30 seconds to arrive"
-    );
+    let message =
+        format!("the body cannot be read; it may have {BODY_BYTES_MAX} bytes, and 30s to arrive");
     let mut response = with_status(
         StatusCode::PAYLOAD_TOO_LARGE,
         &ErrorView {

@@ -1,25 +1,27 @@
-//! The calls of runners. Their errors have the format of the socket, because most of them are those of relayed calls.
+//! The calls of runners. Their errors have the format of the socket, because most of them are those
+//! of relayed calls.
 
+use super::asked::{Answer, Asked};
 use super::limits::BodyBytes;
 use super::{Http, problem};
 use crate::failpoint::failpoint;
 use crate::hub::auth::Auth;
 use crate::hub::calls::{Served, bad, failed, reply};
 use crate::hub::router::{BODY_BYTES_MAX, BODY_TIME_MAX};
-use crate::link::{
+use crate::ops::{OpError, RunnerSession, TokenAccess};
+use crate::protocol::{
     ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork,
     JoinRunner, LogBytes, PostEnded, PostLeftFacts, PostLog, PostLogFiles, PostRemoved,
     PostSupervisorFacts, RUNNER_HOME, RUNNER_MUST_JOIN, RUNNER_RELAY, RUNNER_SESSION, RunnerWork,
     WORK_BYTES_MAX, headers,
 };
-use crate::ops::{OpError, RunnerSession, TokenAccess};
 use crate::spool::{self, NotReceived};
 use crate::view::{ErrorView, codes, json_problem};
 use adjutant_core::Principal;
 use axum::body::{Body, Bytes};
 use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE};
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::Response;
 use http_body_util::BodyExt;
 use serde::de::DeserializeOwned;
@@ -28,87 +30,27 @@ use std::sync::Arc;
 
 /// The prefix of the paths of runners.
 pub(super) const PREFIX: &str = "/runner/";
-const JOIN: &str = "/runner/join";
-const WORK: &str = "/runner/work";
-const FACTS: &str = "/runner/facts";
-const SUPERVISOR_FACTS: &str = "/runner/supervisor-facts";
-const ENDED: &str = "/runner/ended";
-const REPOSITORY: &str = "/runner/repository";
-const REFS: &str = "/runner/refs";
-const SNAPSHOTS: &str = "/runner/snapshots";
-const LOG: &str = "/runner/log";
-const LOG_FILES: &str = "/runner/log-files";
-const LOG_BYTES: &str = "/runner/log-bytes";
-const REMOVED: &str = "/runner/removed";
 
-/// Answers a call with a token of role runner.
-pub(super) async fn serve(http: &Http, access: TokenAccess, head: Parts, body: Body) -> Response {
-    let path = head.uri.path();
-    let relayed = path
-        .strip_prefix(RUNNER_RELAY)
-        .filter(|rest| rest.starts_with('/'));
-    if relayed.is_none()
-        && ![
-            JOIN,
-            WORK,
-            FACTS,
-            SUPERVISOR_FACTS,
-            ENDED,
-            REPOSITORY,
-            REFS,
-            SNAPSHOTS,
-            LOG,
-            LOG_FILES,
-            LOG_BYTES,
-            REMOVED,
-        ]
-        .contains(&path)
-    {
-        return problem::not_found(path);
-    }
-    if head.method != Method::POST {
-        return problem::method_not_allowed("POST", "calls are made with POST");
-    }
-    if path == JOIN {
-        let body = match Box::pin(read_body(http, access.id, body)).await {
-            Ok(body) => body,
-            Err(not_read) => return not_read.refusal(),
-        };
-        return parsed(&body.bytes, |call: JoinRunner| {
-            reply(http.hub.ops.join_runner(&access.name, call))
-        });
-    }
-    let text = |name: &str| head.headers.get(name).and_then(|value| value.to_str().ok());
-    let session = text(RUNNER_SESSION)
-        .zip(text(RUNNER_HOME))
-        .and_then(|(id, home)| http.hub.ops.runner_session(&access.name, home, id));
-    let Some(session) = session else {
-        return must_join();
-    };
-    if path == SNAPSHOTS {
-        return Box::pin(accept_work(
-            http,
-            &session,
-            text(headers::ATTEMPT).unwrap_or_default(),
-            body,
-        ))
-        .await;
-    }
-    let body = match Box::pin(read_body(http, access.id, body)).await {
-        Ok(body) => body,
-        Err(not_read) => return not_read.refusal(),
-    };
-    let Some(path) = relayed else {
-        return Box::pin(own_call(http, &session, path, &body.bytes)).await;
-    };
-    match relay(http, &session, path, &head, &body.bytes) {
-        Ok(served) => {
-            // The call may wait for long and uses none of these.
-            drop((head, body, session, access));
-            served.await
+/// Answers a runner that joins the hub.
+pub(super) fn join(asked: Asked, access: TokenAccess) -> Answer {
+    Box::pin(async move {
+        let Asked { http, body, .. } = asked;
+        match Box::pin(read_body(&http, access.id, body)).await {
+            Ok(body) => match parse::<JoinRunner>(&body.bytes) {
+                Ok(call) => reply(http.hub.ops.join_runner(&access.name, call)),
+                Err(refusal) => *refusal,
+            },
+            Err(not_read) => not_read.refusal(),
         }
-        Err(refusal) => *refusal,
-    }
+    })
+}
+
+/// Returns the session in which a runner makes a call. `None`: it has ended.
+pub(super) fn session(asked: &Asked, access: &TokenAccess) -> Option<RunnerSession> {
+    let (id, home) = asked
+        .header(RUNNER_SESSION)
+        .zip(asked.header(RUNNER_HOME))?;
+    asked.http.hub.ops.runner_session(&access.name, home, id)
 }
 
 /// A body in memory, which counts for its runner.
@@ -179,99 +121,183 @@ impl NotRead {
     }
 }
 
-async fn own_call(http: &Http, session: &RunnerSession, path: &str, body: &Bytes) -> Response {
-    let ops = &http.hub.ops;
-    match path {
-        WORK => match parse::<GetRunnerWork>(body) {
-            Ok(call) => match ops.runner_work(session, &call).await {
-                Some(work) => {
-                    let fingerprint = http.hub.listening.tls().map(|tls| {
-                        tls.refresh();
-                        tls.fingerprint()
-                    });
-                    reply(Ok(RunnerWork {
-                        fingerprint,
-                        ..work
-                    }))
-                }
-                None => must_join(),
-            },
-            Err(refusal) => *refusal,
-        },
-        FACTS => match parse::<PostLeftFacts>(body) {
-            Ok(call) => reply(ops.apply_left_facts(session, call).await),
-            Err(refusal) => *refusal,
-        },
-        SUPERVISOR_FACTS => match parse::<PostSupervisorFacts>(body) {
-            Ok(call) => {
-                failpoint!("hub.before_facts");
-                let applied = ops.apply_supervisor_facts(session, call).await;
-                reply(applied.map(|(answers, attempts)| {
-                    attempts
-                        .into_iter()
-                        .for_each(|attempt| ops.note_facts(attempt));
-                    answers
-                }))
-            }
-            Err(refusal) => *refusal,
-        },
-        REPOSITORY => match parse::<GetRepository>(body) {
-            Ok(call) => match ops.repository_bundle(session, &call).await {
-                Ok(file) => bundle(file),
-                Err(error) => reply::<()>(Err(error)),
-            },
-            Err(refusal) => *refusal,
-        },
-        REFS => match parse::<GetRunRefs>(body) {
-            Ok(call) => reply(ops.refs_of_hosted(session, &call.attempt).await),
-            Err(refusal) => *refusal,
-        },
-        LOG => match parse::<PostLog>(body) {
-            Ok(part) => reply(ops.accept_log_part(session, part)),
-            Err(refusal) => *refusal,
-        },
-        LOG_FILES => match parse::<PostLogFiles>(body) {
-            Ok(call) => reply(ops.accept_logs(session, call).await),
-            Err(refusal) => *refusal,
-        },
-        REMOVED => match parse::<PostRemoved>(body) {
-            Ok(call) => reply(ops.confirm_removed(session, call).await),
-            Err(refusal) => *refusal,
-        },
-        LOG_BYTES => {
-            let end = body
-                .iter()
-                .position(|byte| *byte == b'\n')
-                .unwrap_or(body.len());
-            match parse::<LogBytes>(&body[..end]) {
-                Ok(at) => reply(
-                    ops.store_log_bytes(session, at, body.slice((end + 1).min(body.len())..))
-                        .await,
-                ),
+/// Answers a call with the given function.
+fn with_call<T, F>(
+    asked: Asked,
+    access: TokenAccess,
+    serve: impl FnOnce(Arc<Http>, T) -> F + Send + 'static,
+) -> Answer
+where
+    T: DeserializeOwned + Send,
+    F: Future<Output = Response> + Send,
+{
+    Box::pin(async move {
+        let Asked { http, body, .. } = asked;
+        match Box::pin(read_body(&http, access.id, body)).await {
+            Ok(body) => match parse::<T>(&body.bytes) {
+                Ok(call) => serve(http, call).await,
                 Err(refusal) => *refusal,
-            }
+            },
+            Err(not_read) => not_read.refusal(),
         }
-        _ => match parse::<PostEnded>(body) {
-            Ok(call) => reply(ops.end_hosted(session, call).await),
-            Err(refusal) => *refusal,
+    })
+}
+
+/// Waits until there are orders for a runner.
+pub(super) fn work(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
+    with_call(asked, access, |http, call: GetRunnerWork| async move {
+        let Some(work) = http.hub.ops.runner_work(&session, &call).await else {
+            return must_join();
+        };
+        let fingerprint = http.hub.listening.tls().map(|tls| {
+            tls.refresh();
+            tls.fingerprint()
+        });
+        reply(Ok(RunnerWork {
+            fingerprint,
+            ..work
+        }))
+    })
+}
+
+/// Applies the facts that an attempt has left on disk.
+pub(super) fn left_facts(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
+    with_call(asked, access, |http, call: PostLeftFacts| async move {
+        reply(http.hub.ops.apply_left_facts(&session, call).await)
+    })
+}
+
+/// Applies the facts of supervisors.
+pub(super) fn supervisor_facts(
+    asked: Asked,
+    access: TokenAccess,
+    session: RunnerSession,
+) -> Answer {
+    with_call(
+        asked,
+        access,
+        |http, call: PostSupervisorFacts| async move {
+            failpoint!("hub.before_facts");
+            let ops = &http.hub.ops;
+            let applied = ops.apply_supervisor_facts(&session, call).await;
+            reply(applied.map(|(answers, attempts)| {
+                attempts
+                    .into_iter()
+                    .for_each(|attempt| ops.note_facts(attempt));
+                answers
+            }))
         },
-    }
+    )
+}
+
+/// Ends an attempt that its runner has seen end.
+pub(super) fn ended(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
+    with_call(asked, access, |http, call: PostEnded| async move {
+        reply(http.hub.ops.end_hosted(&session, call).await)
+    })
+}
+
+/// Sends what a runner lacks of a repository.
+pub(super) fn repository(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
+    with_call(asked, access, |http, call: GetRepository| async move {
+        match http.hub.ops.repository_bundle(&session, &call).await {
+            Ok(file) => bundle(file),
+            Err(error) => reply::<()>(Err(error)),
+        }
+    })
+}
+
+/// Answers with the refs of an attempt.
+pub(super) fn refs(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
+    with_call(asked, access, |http, call: GetRunRefs| async move {
+        reply(http.hub.ops.refs_of_hosted(&session, &call.attempt).await)
+    })
+}
+
+/// Passes on a part of a log that a caller reads now.
+pub(super) fn log_part(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
+    with_call(asked, access, |http, call: PostLog| async move {
+        reply(http.hub.ops.accept_log_part(&session, call))
+    })
+}
+
+/// Answers which files of an ended attempt the hub lacks.
+pub(super) fn log_files(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
+    with_call(asked, access, |http, call: PostLogFiles| async move {
+        reply(http.hub.ops.accept_logs(&session, call).await)
+    })
+}
+
+/// Confirms that a runner has removed the files of runs.
+pub(super) fn removed(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
+    with_call(asked, access, |http, call: PostRemoved| async move {
+        reply(http.hub.ops.confirm_removed(&session, call).await)
+    })
+}
+
+/// Stores bytes of a log, which follow the first line of the body.
+pub(super) fn log_bytes(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
+    Box::pin(async move {
+        let Asked { http, body, .. } = asked;
+        let body = match Box::pin(read_body(&http, access.id, body)).await {
+            Ok(body) => body,
+            Err(not_read) => return not_read.refusal(),
+        };
+        let bytes = &body.bytes;
+        let end = bytes
+            .iter()
+            .position(|byte| *byte == b'\n')
+            .unwrap_or(bytes.len());
+        let rest = bytes.slice((end + 1).min(bytes.len())..);
+        match parse::<LogBytes>(&bytes[..end]) {
+            Ok(at) => reply(http.hub.ops.store_log_bytes(&session, at, rest).await),
+            Err(refusal) => *refusal,
+        }
+    })
 }
 
 /// Receives the work of an attempt. A large body is in a file, never in memory.
-async fn accept_work(http: &Http, session: &RunnerSession, attempt: &str, body: Body) -> Response {
-    let ops = &http.hub.ops;
-    let (file, _one) = match ops.file_for_work(session, attempt).await {
-        Ok(one) => one,
-        Err(error) => return reply::<()>(Err(error)),
-    };
-    match spool::receive(body, &file, WORK_BYTES_MAX + BUNDLE_LINE_BYTES_MAX).await {
-        Ok(()) => reply(ops.accept_work(session, attempt, file).await),
-        Err(NotReceived::Disk(error)) => {
-            reply::<()>(Err(OpError::Io(format!("the work of {attempt}: {error}"))))
+pub(super) fn accept_work(asked: Asked, _: TokenAccess, session: RunnerSession) -> Answer {
+    Box::pin(async move {
+        let attempt = asked
+            .header(headers::ATTEMPT)
+            .unwrap_or_default()
+            .to_owned();
+        let (ops, attempt) = (&asked.http.hub.ops, attempt.as_str());
+        let (file, _one) = match ops.file_for_work(&session, attempt).await {
+            Ok(one) => one,
+            Err(error) => return reply::<()>(Err(error)),
+        };
+        let bytes_max = WORK_BYTES_MAX + BUNDLE_LINE_BYTES_MAX;
+        match spool::receive(asked.body, &file, bytes_max).await {
+            Ok(()) => reply(ops.accept_work(&session, attempt, file).await),
+            Err(NotReceived::Disk(error)) => {
+                reply::<()>(Err(OpError::Io(format!("the work of {attempt}: {error}"))))
+            }
+            Err(error) => failed(&bad(&format!("the work of {attempt}: {error}"))),
         }
-        Err(error) => failed(&bad(&format!("the work of {attempt}: {error}"))),
-    }
+    })
+}
+
+/// Makes a call of a supervisor or its worker.
+pub(super) fn relay(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
+    Box::pin(async move {
+        let Asked {
+            http, head, body, ..
+        } = asked;
+        let body = match Box::pin(read_body(&http, access.id, body)).await {
+            Ok(body) => body,
+            Err(not_read) => return not_read.refusal(),
+        };
+        match begin_relayed(&http, &session, &head, &body.bytes) {
+            Ok(served) => {
+                // The call may wait for long and uses none of these.
+                drop((http, head, body, session, access));
+                served.await
+            }
+            Err(refusal) => *refusal,
+        }
+    })
 }
 
 /// Sends a file as a body.
@@ -288,10 +314,9 @@ fn bundle(file: File) -> Response {
 }
 
 /// Begins a call of a supervisor or its worker.
-fn relay(
+fn begin_relayed(
     http: &Http,
     session: &RunnerSession,
-    path: &str,
     head: &Parts,
     body: &Bytes,
 ) -> Result<Served, Box<Response>> {
@@ -307,18 +332,26 @@ fn relay(
         .ops
         .check_relayed(session, text(headers::ATTEMPT), text(ATTEMPT_TOKEN))
         .map_err(refused)?;
-    let serve = http
+    let path = head.uri.path();
+    let path = path.strip_prefix(RUNNER_RELAY).unwrap_or(path);
+    let call = http
         .calls
-        .get(path)
+        .find(path)
         .ok_or_else(|| refused(adjutant_core::Denied::not_found("call", path).into()))?;
     let auth = Auth {
         who: Principal::Run(attempt.run),
         attempt: Some(attempt),
     };
-    Ok(serve(Arc::clone(&http.hub), auth, &head.headers, body))
+    Ok((call.serve)(
+        Arc::clone(&http.hub),
+        auth,
+        &head.headers,
+        body,
+    ))
 }
 
-fn must_join() -> Response {
+/// The refusal of a call in a session that has ended.
+pub(super) fn must_join() -> Response {
     let message = "this session of the runner has ended".to_owned();
     let mut response = failed(&ErrorView {
         code: codes::CONFLICT.to_owned(),
@@ -329,13 +362,6 @@ fn must_join() -> Response {
         .headers_mut()
         .insert(RUNNER_MUST_JOIN, HeaderValue::from_static("1"));
     response
-}
-
-fn parsed<T: DeserializeOwned>(body: &[u8], serve: impl FnOnce(T) -> Response) -> Response {
-    match parse(body) {
-        Ok(call) => serve(call),
-        Err(refusal) => *refusal,
-    }
 }
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, Box<Response>> {

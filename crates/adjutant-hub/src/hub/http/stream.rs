@@ -5,7 +5,7 @@
 //!                               └──> HTTP/2, if the caller asks for the protocol of runners: many calls of one runner
 //! ```
 
-use super::caller::Caller;
+use super::caller::HttpCaller;
 use super::limits::{HEAD_BYTES_MAX, OPEN_CALLS_MAX};
 use super::{Http, serve};
 use crate::connection_tasks::ConnectionTasks;
@@ -31,7 +31,8 @@ use tokio_util::sync::CancellationToken;
 /// Idle timeout of a connection.
 const IDLE_MAX: Duration = Duration::from_secs(60);
 const HEADERS_MAX: usize = 64;
-/// Calls beyond the maximum get a refusal. Those beyond this number wait at the caller, without one.
+/// Calls beyond the maximum get a refusal. Those beyond this number wait at the caller, without
+/// one.
 const SHARED_CALLS_MAX: u32 = OPEN_CALLS_MAX + 1024;
 /// How much of a body is received before the hub reads it: of one call, and of all on a connection.
 const CALL_WINDOW_BYTES: u32 = 256 * 1024;
@@ -71,12 +72,12 @@ pub(super) async fn serve(http: Arc<Http>, stream: Guarded<TcpStream>, closing: 
         }
     };
     let is_shared = matches!(&stream, Either::Right(stream) if stream.get_ref().1.alpn_protocol() == Some(tls::SHARED));
-    let caller = Arc::new(Caller::new(
+    let caller = Arc::new(HttpCaller::new(
         line,
         number,
         ends,
         is_shared,
-        Arc::clone(&http.tcp_peers),
+        Arc::clone(&http.tcp_callers),
     ));
     // Subscribes before the first call, so that no revocation is missed.
     let revocations = http.hub.ops.token_revocations();
@@ -111,7 +112,7 @@ pub(super) async fn serve(http: Arc<Http>, stream: Guarded<TcpStream>, closing: 
 /// Serves one call at a time. After `ending`, the current call is the last.
 async fn single(
     http: Arc<Http>,
-    caller: Arc<Caller>,
+    caller: Arc<HttpCaller>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
     ending: CancellationToken,
 ) -> hyper::Result<()> {
@@ -134,10 +135,11 @@ async fn single(
     served.await
 }
 
-/// Serves many calls at the same time, each in a task that ends with the connection. After `ending`, no calls are added.
+/// Serves many calls at the same time, each in a task that ends with the connection. After
+/// `ending`, no calls are added.
 async fn shared(
     http: Arc<Http>,
-    caller: Arc<Caller>,
+    caller: Arc<HttpCaller>,
     stream: impl AsyncRead + AsyncWrite + Unpin,
     ending: CancellationToken,
 ) -> hyper::Result<()> {

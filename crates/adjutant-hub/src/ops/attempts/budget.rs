@@ -2,10 +2,10 @@
 
 use super::reservations::HardBudget;
 use crate::clock;
-use crate::link::{AskBudget, BudgetLeft, ModelUsage};
 use crate::ops::attempts::AttemptId;
 use crate::ops::budgets::{record_totals, totals};
 use crate::ops::{OpError, Ops};
+use crate::protocol::{AskBudget, BudgetLeft, ModelUsage};
 use crate::store::{
     BudgetRow, Connection, StoreError, budgets_of, gate_usage_of, has_grown, run_by_id,
 };
@@ -91,12 +91,17 @@ fn is_live(connection: &Connection, id: AttemptId) -> Result<bool, StoreError> {
 }
 
 impl Ops {
-    /// Records what an attempt's gate has counted, and returns what is left. If a request is about to begin, reserves what it may use of hard budgets;
-    /// it waits while others have reserved too much.
+    /// Records what an attempt's gate has counted, and returns what is left. If a request is about
+    /// to begin, reserves what it may use of hard budgets; it waits while others have reserved too
+    /// much.
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn ask_budget(&self, id: AttemptId, ask: AskBudget) -> Result<BudgetLeft, OpError> {
+    pub(crate) async fn ask_budget(
+        &self,
+        id: AttemptId,
+        ask: AskBudget,
+    ) -> Result<BudgetLeft, OpError> {
         let AskBudget {
             used,
             begins: _,
@@ -160,9 +165,9 @@ impl Ops {
         Ok(left)
     }
 
-    /// Records what an attempt's gate has counted, and returns what is left. Only a statement with something new writes.
-    /// If it cannot be written, no request begins under a budget: what is left is not known. Without a budget one may,
-    /// because the next statement contains the same.
+    /// Records what an attempt's gate has counted, and returns what is left. Only a statement with
+    /// something new writes. If it cannot be written, no request begins under a budget: what is
+    /// left is not known. Without a budget one may, because the next statement contains the same.
     async fn record_gate_usage(
         &self,
         id: AttemptId,

@@ -1,15 +1,16 @@
-//! Claims a run: chooses the queued run that starts next, makes it live and composes its prompts, in one transaction.
+//! Claims a run: chooses the queued run that starts next, makes it live and composes its prompts,
+//! in one transaction.
 
 use crate::config::{Config, Home};
-use crate::link::{TreeStart, WorkspaceOrder};
 use crate::ops::attempts::{hash, resumption};
 use crate::ops::budgets::unmetered;
 use crate::ops::workspaces::{cache_dirs, order_of};
 use crate::preset::Preset;
+use crate::protocol::{TreeStart, WorkspaceOrder};
 use crate::store::{
-    Pools, Run, RunInput, SlotsUsed, StartPlace, StoreError, Tx, Workspace, announce_next,
-    fruitless_attempts, last_host, live_in_dir, next_to_start, run_input, turn_of_run,
-    undelivered_of, workspace_around,
+    Connection, Pools, Run, RunInput, SlotsUsed, StartTarget, StoreError, Tx, Workspace,
+    announce_next, fruitless_attempts, last_host, live_in_dir, next_to_start, run_input,
+    turn_of_run, undelivered_of, workspace_around,
 };
 use adjutant_core::chat::MESSAGE_BYTES_MAX;
 use adjutant_core::identity::{Acceptance, ParentChannel, with_statement};
@@ -22,7 +23,8 @@ use std::path::PathBuf;
 
 /// Maximum number of answers in the prompt of a new attempt.
 pub(super) const UNDELIVERED_MAX: u32 = 10_000;
-/// Kept beyond the maximum length of a message, so that a cut is detected even if the answer ends with blanks.
+/// Kept beyond the maximum length of a message, so that a cut is detected even if the answer ends
+/// with blanks.
 const BEYOND_MESSAGE_BYTES: usize = 64 * 1024;
 
 /// What a claim needs besides the store.
@@ -32,9 +34,16 @@ pub(super) struct Claim<'a> {
     pub retention: Retention,
     /// The hash of the token of the attempt.
     pub token_hash: &'a [u8; 32],
-    pub start_place: &'a StartPlace,
+    pub start_place: &'a StartTarget,
     /// Where a run is claimed next in this transaction.
-    pub next_place: Option<&'a StartPlace>,
+    pub next_place: Option<&'a StartTarget>,
+}
+
+impl Claim<'_> {
+    /// Returns whether the attempt starts on the hub's own machine.
+    fn is_here(&self) -> bool {
+        self.start_place.host().is_none()
+    }
 }
 
 /// A claimed run, with what its attempt needs.
@@ -42,17 +51,22 @@ pub(super) struct ClaimedRun {
     pub run: Run,
     pub input: RunInput,
     pub preset: Option<Preset>,
+    pub prompts: Prompts,
+    pub place: AttemptPlace,
+}
+
+/// What an attempt says to its agent, and how much it accepts as the answer.
+pub(super) struct Prompts {
     /// The session of the CLI that the attempt resumes.
     pub session: Option<String>,
     pub prompt: String,
     /// The prompt for a new session, if `session` cannot be resumed.
     pub new_session_prompt: Option<String>,
     pub answer_bytes_max: usize,
-    pub place: Place,
 }
 
 /// The workspace of an attempt, its slots and its ports.
-pub(super) struct Place {
+pub(super) struct AttemptPlace {
     pub workspace: Option<WorkspaceOrder>,
     pub ports: Ports,
     pub caches: BTreeMap<String, PathBuf>,
@@ -69,7 +83,8 @@ pub(super) enum Ports {
     Missing(u16),
 }
 
-/// Returns the first port that a home tries. Each home starts elsewhere, because hubs do not know the runs of other hubs.
+/// Returns the first port that a home tries. Each home starts elsewhere, because hubs do not know
+/// the runs of other hubs.
 fn first_port(home: &Home) -> u16 {
     let [a, b, ..] = hash(&home.dir.display().to_string());
     PORTS_FIRST + u16::from_be_bytes([a, b]) % ((PORTS_END - PORTS_FIRST) / 100) * 100
@@ -85,15 +100,7 @@ pub(super) fn claim_run(
     let Some((run, workspace, ports)) = choose_run(tx, pools, used, claim)? else {
         return Ok(None);
     };
-    tx.connection()
-        .announce(|connection| fruitless_attempts(connection, run.id));
-    tx.connection()
-        .announce(|connection| turn_of_run(connection, run.id));
-    let is_here = claim.start_place.host().is_none();
-    if is_here {
-        tx.connection()
-            .announce(|connection| live_in_dir(connection, run.id));
-    }
+    announce_claim(tx.connection(), &run, claim);
     if let Some(next) = claim.next_place {
         announce_next(tx.connection(), pools, used, next);
     }
@@ -106,73 +113,105 @@ pub(super) fn claim_run(
     used.add_claimed(pools, &run);
     let mut input = run_input(tx.connection(), run.id)?;
     let preset = Preset::from_text(&input.agent.preset);
-    // A resumed session already contains the task and the statement. That of a first attempt is of the run that it follows.
-    let session = run
-        .session
-        .clone()
-        .filter(|_| preset.as_ref().is_some_and(|preset| preset.can.resume));
-    let resumption = resume_prompt(tx, &run, &mut input)?;
-    let is_chat = turn_of_run(tx.connection(), run.id)?.is_some();
-    let channel = if is_chat {
-        ParentChannel::Chat
-    } else {
-        parent_channel(input.agent.harness, preset.as_ref())
-    };
-    // A runner has the directory on another machine.
-    let others = if is_here {
-        live_in_dir(tx.connection(), run.id)?.others(run.id).0
-    } else {
-        Vec::new()
-    };
-    let (prompt, new_session_prompt) = compose_prompts(
-        &run,
-        &input,
-        &others,
-        channel,
-        session.is_some(),
-        resumption.as_ref(),
-    );
-    // More than a message may have, so that a cut is detected.
-    let answer_bytes_max = if is_chat {
-        MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES
-    } else {
-        0
-    };
+    let prompts = prompts_of(tx, claim, &run, &mut input, preset.as_ref())?;
     let caches = workspace
         .as_ref()
         .map(|workspace| cache_dirs(claim.home, workspace))
         .unwrap_or_default();
-    let mut workspace = workspace
-        .map(|workspace| order_of(tx.connection(), claim.home, workspace))
-        .transpose()?;
-    if let Some(workspace) = &mut workspace {
-        let here = claim.start_place.host().map(|host| host.host);
-        let last = last_host(tx.connection(), run.id, Some(run.attempt))?;
-        workspace.start = tree_start(here, last.as_ref().map(Option::as_deref));
-    }
-    let slots = pools
-        .by_name
-        .get(&run.pool)
-        .map_or(1, |limits| limits.slots);
-    let place = Place {
-        workspace,
+    let place = AttemptPlace {
+        workspace: workspace_order(tx, claim, &run, workspace)?,
         ports,
         caches,
-        slots,
+        slots: pools
+            .by_name
+            .get(&run.pool)
+            .map_or(1, |limits| limits.slots),
     };
     Ok(Some(ClaimedRun {
         run,
         input,
         preset,
-        session,
-        prompt,
-        new_session_prompt,
-        answer_bytes_max,
+        prompts,
         place,
     }))
 }
 
-/// Chooses the run that starts next, with its workspace and ports. Runs whose budget does not permit a start are stopped.
+/// Announces what the claim of a run reads.
+fn announce_claim(connection: &Connection, run: &Run, claim: &Claim<'_>) {
+    connection.announce(|connection| fruitless_attempts(connection, run.id));
+    connection.announce(|connection| turn_of_run(connection, run.id));
+    if claim.is_here() {
+        connection.announce(|connection| live_in_dir(connection, run.id));
+    }
+}
+
+/// Composes the prompts of a claimed run. The stored prompt becomes that of the attempt.
+fn prompts_of(
+    tx: &mut Tx<'_>,
+    claim: &Claim<'_>,
+    run: &Run,
+    input: &mut RunInput,
+    preset: Option<&Preset>,
+) -> Result<Prompts, StoreError> {
+    // A resumed session already contains the task and the statement. That of a first attempt is of
+    // the run that it follows.
+    let session = run
+        .session
+        .clone()
+        .filter(|_| preset.is_some_and(|preset| preset.can.resume));
+    let resumption = resume_prompt(tx, run, input)?;
+    let is_chat = turn_of_run(tx.connection(), run.id)?.is_some();
+    let channel = if is_chat {
+        ParentChannel::Chat
+    } else {
+        parent_channel(input.agent.harness, preset)
+    };
+    // A runner has the directory on another machine.
+    let others = if claim.is_here() {
+        live_in_dir(tx.connection(), run.id)?.others(run.id).0
+    } else {
+        Vec::new()
+    };
+    let (prompt, new_session_prompt) = compose_prompts(
+        run,
+        input,
+        &others,
+        channel,
+        session.is_some(),
+        resumption.as_ref(),
+    );
+    Ok(Prompts {
+        session,
+        prompt,
+        new_session_prompt,
+        // More than a message may have, so that a cut is detected.
+        answer_bytes_max: if is_chat {
+            MESSAGE_BYTES_MAX + BEYOND_MESSAGE_BYTES
+        } else {
+            0
+        },
+    })
+}
+
+/// Returns the order for the workspace of a claimed run, if it has one.
+fn workspace_order(
+    tx: &Tx<'_>,
+    claim: &Claim<'_>,
+    run: &Run,
+    workspace: Option<Workspace>,
+) -> Result<Option<WorkspaceOrder>, StoreError> {
+    let Some(workspace) = workspace else {
+        return Ok(None);
+    };
+    let mut order = order_of(tx.connection(), claim.home, workspace)?;
+    let here = claim.start_place.host().map(|host| host.host);
+    let last = last_host(tx.connection(), run.id, Some(run.attempt))?;
+    order.start = tree_start(here, last.as_ref().map(Option::as_deref));
+    Ok(Some(order))
+}
+
+/// Chooses the run that starts next, with its workspace and ports. Runs whose budget does not
+/// permit a start are stopped.
 fn choose_run(
     tx: &mut Tx<'_>,
     pools: &Pools,
@@ -217,7 +256,8 @@ fn choose_run(
     }
 }
 
-/// Returns how the workspace of an attempt in a place begins. `last`: where the run has worked last, if it has. `None`: the hub's own machine.
+/// Returns how the workspace of an attempt in a place begins. `last`: where the run has worked
+/// last, if it has. `None`: the hub's own machine.
 fn tree_start(here: Option<&str>, last: Option<Option<&str>>) -> TreeStart {
     match (here, last) {
         (None, None | Some(None)) => TreeStart::Base,
@@ -227,7 +267,8 @@ fn tree_start(here: Option<&str>, last: Option<Option<&str>>) -> TreeStart {
     }
 }
 
-/// If an earlier attempt of the run has started, adds what has happened since to its prompt, and returns it.
+/// If an earlier attempt of the run has started, adds what has happened since to its prompt, and
+/// returns it.
 fn resume_prompt(
     tx: &mut Tx<'_>,
     run: &Run,
@@ -247,7 +288,8 @@ fn resume_prompt(
     Ok(Some(resumption))
 }
 
-/// Returns the prompt of an attempt, and the one for a new session if its session cannot be resumed.
+/// Returns the prompt of an attempt, and the one for a new session if its session cannot be
+/// resumed.
 fn compose_prompts(
     run: &Run,
     input: &RunInput,
@@ -282,5 +324,22 @@ fn parent_channel(harness: HarnessKind, preset: Option<&Preset>) -> ParentChanne
             ParentChannel::Tools
         }
         HarnessKind::Vendor | HarnessKind::Plain => ParentChannel::Blocks,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn workspace_moves_with_a_run_that_changes_machines() {
+        let (a, b) = (Some("rack-a/aa"), Some("rack-b/bb"));
+        assert_eq!(tree_start(None, None), TreeStart::Base);
+        assert_eq!(tree_start(None, Some(None)), TreeStart::Base);
+        assert_eq!(tree_start(None, Some(a)), TreeStart::Moved);
+        assert_eq!(tree_start(a, None), TreeStart::Newest);
+        assert_eq!(tree_start(a, Some(a)), TreeStart::Newest);
+        assert_eq!(tree_start(a, Some(b)), TreeStart::Moved);
+        assert_eq!(tree_start(a, Some(None)), TreeStart::Moved);
     }
 }

@@ -1,8 +1,8 @@
 //! Evidence collected after the end of an attempt's agent.
 
-use crate::link::{AttemptEvidence, Closing};
 use crate::ops::attempts::AttemptId;
 use crate::ops::{OpError, Ops};
+use crate::protocol::{AttemptEvidence, Closing};
 use crate::store::{Run, StoreError, Tx, acceptance_of, report_of, run_by_id};
 use adjutant_core::report::named_files;
 use adjutant_core::{RunState, StopReason};
@@ -13,7 +13,8 @@ const CHANGED_MAX: usize = 500;
 const COMMITS_MAX: usize = 100;
 
 impl Ops {
-    /// Returns the evidence to collect after an attempt's agent has ended. `by_itself`: before a stop of it began.
+    /// Returns the evidence to collect after an attempt's agent has ended. `by_itself`: before a
+    /// stop of it began.
     ///
     /// # Errors
     /// A failure of the store.
@@ -65,7 +66,8 @@ pub(super) fn store_evidence(
     tx.set_evidence(run.id, &text)
 }
 
-/// Adds the files that earlier attempts changed: each attempt records only changes since its own start.
+/// Adds the files that earlier attempts changed: each attempt records only changes since its own
+/// start.
 fn with_earlier(
     tx: &Tx<'_>,
     run: &Run,

@@ -13,8 +13,8 @@ use adjutant_core::{RunEvent, RunState};
 /// Maximum number of queued runs that are moved when their agent reaches its limit.
 const MOVED_MAX: u32 = 500;
 
-/// Moves a run to its next agent if the failure is the agent's, another agent is allowed and nothing was done. Returns
-/// whether it was moved.
+/// Moves a run to its next agent if the failure is the agent's, another agent is allowed and
+/// nothing was done. Returns whether it was moved.
 pub(super) fn fall_back(
     tx: &mut Tx<'_>,
     run: &Run,
@@ -47,7 +47,8 @@ pub(super) fn fall_back(
     Ok(true)
 }
 
-/// Moves the queued runs of an agent that has reached its usage limit to other agents, where they have some.
+/// Moves the queued runs of an agent that has reached its usage limit to other agents, where they
+/// have some.
 pub(super) fn move_from_limited(tx: &mut Tx<'_>, agent: &str) -> Result<(), StoreError> {
     for id in queued_with_alternatives(tx.connection(), agent, MOVED_MAX)? {
         let run = tx.run(id)?;

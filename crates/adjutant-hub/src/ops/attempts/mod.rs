@@ -6,17 +6,21 @@ mod end;
 mod evidence;
 mod facts;
 mod fallback;
+mod final_report;
 mod gate;
+mod launch;
 mod orders;
 mod recovery;
 pub(in crate::ops) mod reservations;
 mod resumption;
 mod signals;
 mod start;
+mod started;
 mod unreadable;
+mod unstarted;
 
-use crate::link::{AttemptDir, Order};
 use crate::ops::{OpError, Ops};
+use crate::protocol::{AttemptDir, Order};
 use crate::store::{
     AttemptRow, Run, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id,
 };
@@ -64,7 +68,8 @@ pub(in crate::ops) fn hash(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
 
-/// Returns whether `token` is the one that an attempt's supervisor was given. Comparing hashes leaks nothing about it through timing.
+/// Returns whether `token` is the one that an attempt's supervisor was given. Comparing hashes
+/// leaks nothing about it through timing.
 pub(in crate::ops) fn is_token_of(row: &AttemptRow, token: &str) -> bool {
     row.token_hash == hash(token)
 }
@@ -80,7 +85,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn is_supervisor_of(&self, id: AttemptId, token: &str) -> Result<bool, OpError> {
+    pub(crate) fn is_supervisor_of(&self, id: AttemptId, token: &str) -> Result<bool, OpError> {
         let row = self
             .store
             .read(|connection| attempt_row(connection, id.run, id.n))?;
@@ -91,7 +96,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn live_attempts(&self) -> Result<Vec<AttemptId>, OpError> {
+    pub(crate) fn live_attempts(&self) -> Result<Vec<AttemptId>, OpError> {
         let (live, hosted) = self.store.read(|connection| {
             Ok::<_, StoreError>((live_runs(connection)?, hosted_attempts(connection)?))
         })?;
@@ -108,7 +113,7 @@ impl Ops {
 
     /// Returns whether an attempt is still starting. True if unknown.
     #[must_use]
-    pub fn is_starting(&self, id: AttemptId) -> bool {
+    pub(crate) fn is_starting(&self, id: AttemptId) -> bool {
         let run = self.store.read(|connection| run_by_id(connection, id.run));
         run.map_or(true, |run| {
             run.is_some_and(|run| run.attempt == id.n && run.state == RunState::Starting)

@@ -1,8 +1,8 @@
 //! Orders: the hub's instructions for an attempt.
 
-use crate::link::Orders;
 use crate::ops::attempts::AttemptId;
 use crate::ops::{OpError, Ops, render};
+use crate::protocol::Orders;
 use crate::store::{Topic, queued_messages, run_by_id};
 use adjutant_core::{PromptVia, RunState, StopReason};
 use futures::FutureExt;
@@ -10,7 +10,8 @@ use sha2::{Digest, Sha256};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Delay before clock changes are sent to a supervisor, so that a question answered at once costs nothing.
+/// Delay before clock changes are sent to a supervisor, so that a question answered at once costs
+/// nothing.
 const CLOCK_DELAY: Duration = Duration::from_millis(100);
 /// Maximum of that delay, while questions are asked and answered in quick succession.
 const CLOCK_DELAY_MAX: Duration = Duration::from_secs(1);

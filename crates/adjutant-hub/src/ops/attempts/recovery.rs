@@ -1,7 +1,6 @@
 //! Recovering attempts whose processes have ended.
 
 use crate::leftovers::{self, LeftFacts};
-use crate::link::{AttemptEvidence, CommandEvidence, FactKind, Remains};
 use crate::ops::attempts::end::create_checkpoint_of;
 use crate::ops::attempts::evidence::store_evidence;
 use crate::ops::attempts::facts::apply_fact;
@@ -9,13 +8,15 @@ use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX};
 use crate::ops::budgets::note_stopped;
 use crate::ops::results::note_loss;
 use crate::ops::{OpError, Ops, Terms};
+use crate::protocol::{AttemptEvidence, CommandEvidence, FactKind, Remains};
 use crate::store::{
     Run, StoreError, Tx, acceptance_of, announce_usage_stated, attempt_row, budgets_of,
     failed_starts, has_budgets, is_usage_stated, report_of, run_by_id,
 };
 use adjutant_core::{RunEvent, RunState, StopReason, Time};
 
-/// How many lost attempts are read together: a transaction on a server keeps the replies of 64 reads, and these make five each.
+/// How many lost attempts are read together: a transaction on a server keeps the replies of 64
+/// reads, and these make five each.
 const READ_TOGETHER_MAX: usize = 12;
 
 /// What was lost with an attempt.
@@ -27,13 +28,18 @@ pub(in crate::ops) enum Loss {
 }
 
 impl Ops {
-    /// Records the end of an attempt whose processes have ended, by applying the facts that its supervisor wrote but could not
-    /// deliver. Without a final fact the run is lost, or queued again if its agent never started. `was_seen`: this hub has
-    /// seen it alive, so it has been active until now.
+    /// Records the end of an attempt whose processes have ended, by applying the facts that its
+    /// supervisor wrote but could not deliver. Without a final fact the run is lost, or queued
+    /// again if its agent never started. `was_seen`: this hub has seen it alive, so it has been
+    /// active until now.
     ///
     /// # Errors
     /// A failure of the store, or of the disk.
-    pub async fn recover_attempt(&self, id: AttemptId, was_seen: bool) -> Result<(), OpError> {
+    pub(crate) async fn recover_attempt(
+        &self,
+        id: AttemptId,
+        was_seen: bool,
+    ) -> Result<(), OpError> {
         let facts_problem = self.apply_remaining_facts(id).await?;
         if self.is_settled(id)? {
             return Ok(());
@@ -63,7 +69,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn knows_attempt(&self, id: AttemptId) -> Result<bool, OpError> {
+    pub(crate) fn knows_attempt(&self, id: AttemptId) -> Result<bool, OpError> {
         Ok(self
             .store
             .read(|connection| attempt_row(connection, id.run, id.n))?
@@ -142,7 +148,8 @@ impl Ops {
         Ok(recorded.await?)
     }
 
-    /// Records in one transaction that attempts are lost with their runners. Returns those that were live.
+    /// Records in one transaction that attempts are lost with their runners. Returns those that
+    /// were live.
     ///
     /// # Errors
     /// A failure of the store. Nothing has changed then.
@@ -163,8 +170,9 @@ impl Ops {
     }
 }
 
-/// Records that attempts are lost with their runners. Those whose loss affects no other run are read and written together, because a server
-/// then answers in few round trips. The others follow, one after the other.
+/// Records that attempts are lost with their runners. Those whose loss affects no other run are
+/// read and written together, because a server then answers in few round trips. The others follow,
+/// one after the other.
 fn lose_together(
     tx: &mut Tx<'_>,
     ids: &[AttemptId],
@@ -227,7 +235,8 @@ struct EndedAttempt {
 }
 
 impl EndedAttempt {
-    /// Reads an attempt that is still the newest one and live. `has_budgets`: whether any run has a budget.
+    /// Reads an attempt that is still the newest one and live. `has_budgets`: whether any run has a
+    /// budget.
     fn live(tx: &Tx<'_>, id: AttemptId, has_budgets: bool) -> Result<Option<Self>, StoreError> {
         let Some(run) = run_by_id(tx.connection(), id.run)?
             .filter(|run| run.attempt == id.n && run.state.is_live())
@@ -248,7 +257,8 @@ impl EndedAttempt {
         }))
     }
 
-    /// Returns whether the run stops without an effect on other runs: it does not finish, and draws on no budget.
+    /// Returns whether the run stops without an effect on other runs: it does not finish, and draws
+    /// on no budget.
     fn affects_no_other_run(&self) -> bool {
         matches!(self.run.state, RunState::Starting | RunState::Running)
             && self.agent_end.is_none()
@@ -281,7 +291,8 @@ fn end_attempt(
     Ok(())
 }
 
-/// Records what an attempt without a final fact leaves. Returns the event of its run, or `None` if the end of its agent was recorded.
+/// Records what an attempt without a final fact leaves. Returns the event of its run, or `None` if
+/// the end of its agent was recorded.
 fn record_end(
     tx: &mut Tx<'_>,
     attempt: &EndedAttempt,
@@ -316,15 +327,7 @@ fn record_end(
         return Ok(None);
     }
     if *never_started {
-        tx.mark_unstarted(id.run, id.n)?;
-        if failed_starts(tx.connection(), id.run)? >= FRUITLESS_ATTEMPTS_MAX {
-            tx.set_detail(
-                run.id,
-                "its supervisor exited before starting the agent, repeatedly",
-            )?;
-            return Ok(Some(RunEvent::SpawnFailed));
-        }
-        return Ok(Some(RunEvent::NotStarted));
+        return record_never_started(tx, id).map(Some);
     }
     if let Some(problem) = problem {
         tracing::warn!(attempt = %id, problem, "its files were modified by another process");
@@ -357,8 +360,22 @@ fn record_end(
     }))
 }
 
-/// Records the end of an attempt whose supervisor died while collecting evidence after the agent's end: the agent's end counts,
-/// and missing evidence is unknown.
+/// Records that the agent of an attempt was never started. Returns the event of its run: it is
+/// queued again, a few times.
+fn record_never_started(tx: &mut Tx<'_>, id: AttemptId) -> Result<RunEvent, StoreError> {
+    tx.mark_unstarted(id.run, id.n)?;
+    if failed_starts(tx.connection(), id.run)? < FRUITLESS_ATTEMPTS_MAX {
+        return Ok(RunEvent::NotStarted);
+    }
+    tx.set_detail(
+        id.run,
+        "its supervisor exited before starting the agent, repeatedly",
+    )?;
+    Ok(RunEvent::SpawnFailed)
+}
+
+/// Records the end of an attempt whose supervisor died while collecting evidence after the agent's
+/// end: the agent's end counts, and missing evidence is unknown.
 fn end_with_agent_end(
     tx: &mut Tx<'_>,
     id: AttemptId,

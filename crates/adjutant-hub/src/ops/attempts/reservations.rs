@@ -1,8 +1,8 @@
-//! What requests through gates have reserved of hard budgets. Only in the hub's memory: each call of a supervisor states its open requests,
-//! so the next hub knows them too.
+//! What requests through gates have reserved of hard budgets. Only in the hub's memory: each call
+//! of a supervisor states its open requests, so the next hub knows them too.
 
 use super::AttemptId;
-use crate::link::GateRequest;
+use crate::protocol::GateRequest;
 use adjutant_core::budget::fits_beside;
 use adjutant_core::{BudgetKind, RunId};
 use std::collections::HashMap;
@@ -47,8 +47,9 @@ impl Default for Reservations {
 }
 
 impl Reservations {
-    /// Takes over what a supervisor states: requests that have ended reserve nothing, and those that have begun do, even if an earlier hub has admitted
-    /// them. `amount`: what tokens are of a kind of budget.
+    /// Takes over what a supervisor states: requests that have ended reserve nothing, and those
+    /// that have begun do, even if an earlier hub has admitted them. `amount`: what tokens are of a
+    /// kind of budget.
     pub(in crate::ops) fn restate(
         &self,
         id: AttemptId,

@@ -10,7 +10,8 @@ use adjutant_core::resume::{
 use adjutant_core::{PromptVia, StopReason};
 use std::collections::HashSet;
 
-/// Returns queued messages to include in a new attempt's prompt, if its process reads no messages from its input.
+/// Returns queued messages to include in a new attempt's prompt, if its process reads no messages
+/// from its input.
 pub(super) fn unsent(tx: &Tx<'_>, run: &Run) -> Result<Vec<Message>, StoreError> {
     if run.prompt_via == PromptVia::Stream {
         Ok(Vec::new())
@@ -19,7 +20,8 @@ pub(super) fn unsent(tx: &Tx<'_>, run: &Run) -> Result<Vec<Message>, StoreError>
     }
 }
 
-/// Returns the content of a new attempt's prompt. `undelivered`: settled requests that no attempt has received yet.
+/// Returns the content of a new attempt's prompt. `undelivered`: settled requests that no attempt
+/// has received yet.
 pub(super) fn of(
     tx: &Tx<'_>,
     run: &Run,
@@ -66,7 +68,8 @@ fn to_sent_message(message: Message) -> SentMessage {
     }
 }
 
-/// Returns the outcomes of requests. The clarification of a group is kept with its first request only.
+/// Returns the outcomes of requests. The clarification of a group is kept with its first request
+/// only.
 fn settled_requests<'a>(requests: impl IntoIterator<Item = &'a Request>) -> Vec<SettledRequest> {
     let mut groups = HashSet::new();
     let describe = |request: &Request| {

@@ -1,12 +1,14 @@
 //! Applying the signals that a run prints as blocks.
 
-use crate::link::FoundText;
 use crate::ops::Terms;
 use crate::ops::attempts::unreadable::note_unreadable;
 use crate::ops::requests::{ask_approval, stated_operation};
-use crate::signal::{Found, interpret, kind_of};
+use crate::protocol::FoundText;
+use crate::signal::{FoundSignal, interpret, kind_of};
 use crate::store::{NewRequest, Request, Run, StoreError, Tx, attempt_row, newest_of};
-use adjutant_core::signal::{Independence, Own, Reading, Signal, SignalKind, Source};
+use adjutant_core::signal::{
+    Clarification, Delegation, Independence, Own, Question, Reading, Signal, SignalKind, Source,
+};
 use adjutant_core::{RequestId, RequestState, Subject, limits};
 
 /// The number of a run's newest requests among which a repeated one is found.
@@ -50,6 +52,7 @@ pub(super) fn apply_signal(
     })
 }
 
+/// Applies a readable signal. One that the core rejects is recorded as malformed.
 fn effect(
     tx: &mut Tx<'_>,
     run: &Run,
@@ -65,27 +68,7 @@ fn effect(
         Signal::Clarification {
             clarification,
             questions,
-        } => {
-            let mut clarification =
-                Some(clarification).filter(|clarification| !clarification.is_empty());
-            let requests = questions.into_iter().map(|question| NewRequest {
-                own_id: question.id,
-                context: question.context,
-                clarification: clarification.take(),
-                options: question
-                    .options
-                    .into_iter()
-                    .take(limits::OPTIONS_MAX)
-                    .collect(),
-                default: question.assumption,
-                blocking: question.blocking,
-                ..new_request(tx, run, terms, Subject::Question, question.text)
-            });
-            let requests: Vec<_> = requests.collect();
-            let repeated = repeats(tx, run)?;
-            let requests: Vec<_> = requests.into_iter().filter(|new| !repeated(new)).collect();
-            tx.ask_together(run, &requests).map(|_| ())
-        }
+        } => ask_questions(tx, run, clarification, questions, terms),
         Signal::Stop { cause, checkpoint } => {
             crate::ops::reports::stop(tx, run, cause, checkpoint, terms.retention).map(|_| ())
         }
@@ -98,58 +81,26 @@ fn effect(
             default,
         } => {
             // The request is still opened; otherwise it would never be decided.
-            if let Some(default) = default.filter(|word| {
-                !matches!(
-                    word.trim().to_lowercase().as_str(),
-                    "deny" | "denied" | "no"
-                )
-            }) {
+            if let Some(default) = default.filter(|word| !is_denial(word)) {
                 tx.malformed_signal(
                     run,
                     &format!("{tag}: default {default} ignored: an undecided approval is denied"),
                 )?;
             }
-            let operation = Some(Box::new(stated_operation(
-                &run.cwd,
-                &action,
-                preview.as_deref(),
-                None,
-            )));
+            let operation = stated_operation(&run.cwd, &action, preview.as_deref(), None);
+            let subject = Subject::Approval {
+                preview,
+                risk,
+                operation: Box::new(operation),
+            };
             let new = NewRequest {
                 context: reason,
                 options: options.into_iter().take(limits::OPTIONS_MAX).collect(),
-                ..new_request(
-                    tx,
-                    run,
-                    terms,
-                    Subject::Approval {
-                        preview,
-                        risk,
-                        operation,
-                    },
-                    action,
-                )
+                ..new_request(tx, run, terms, subject, action)
             };
-            if repeats(tx, run)?(&new) {
-                return Ok(());
-            }
-            let request = ask_approval(tx, run, &new, &terms.policies)?;
-            tx.deliver_outcome(&request, terms.retention)
+            request_approval(tx, run, &new, terms)
         }
-        Signal::Delegation(delegation) => {
-            let (blocking, task) = (
-                delegation.independence == Independence::Blocks,
-                delegation.task.clone(),
-            );
-            let new = NewRequest {
-                blocking,
-                ..new_request(tx, run, terms, Subject::Delegation(delegation), task)
-            };
-            if repeats(tx, run)?(&new) {
-                return Ok(());
-            }
-            tx.ask(run, &new).map(|_| ())
-        }
+        Signal::Delegation(delegation) => delegate(tx, run, delegation, terms),
     };
     match done {
         Err(StoreError::Denied(denied)) => tx.malformed_signal(run, &format!("{tag}: {denied}")),
@@ -157,8 +108,78 @@ fn effect(
     }
 }
 
-/// Returns how to recognize a request that the same attempt has printed before, as a CLI does that prints its last message again. A
-/// question or an approval whose outcome the run has received can be asked again; a delegation starts one run only.
+/// Returns whether the default of an approval is what happens without a decision.
+fn is_denial(default: &str) -> bool {
+    matches!(
+        default.trim().to_lowercase().as_str(),
+        "deny" | "denied" | "no"
+    )
+}
+
+/// Asks the questions of a block that the run has not asked before. The first one has the
+/// clarification of all.
+fn ask_questions(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    clarification: Clarification,
+    questions: Vec<Question>,
+    terms: &Terms,
+) -> Result<(), StoreError> {
+    let mut clarification = Some(clarification).filter(|clarification| !clarification.is_empty());
+    let requests = questions.into_iter().map(|question| NewRequest {
+        own_id: question.id,
+        context: question.context,
+        clarification: clarification.take(),
+        options: question
+            .options
+            .into_iter()
+            .take(limits::OPTIONS_MAX)
+            .collect(),
+        default: question.assumption,
+        blocking: question.blocking,
+        ..new_request(tx, run, terms, Subject::Question, question.text)
+    });
+    let mut requests: Vec<_> = requests.collect();
+    let repeated = repeats(tx, run)?;
+    requests.retain(|new| !repeated(new));
+    tx.ask_together(run, &requests).map(|_| ())
+}
+
+fn request_approval(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    new: &NewRequest,
+    terms: &Terms,
+) -> Result<(), StoreError> {
+    if repeats(tx, run)?(new) {
+        return Ok(());
+    }
+    let request = ask_approval(tx, run, new, &terms.policies)?;
+    tx.deliver_outcome(&request, terms.retention)
+}
+
+/// Asks to delegate a task, unless the run has asked it before.
+fn delegate(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    delegation: Delegation,
+    terms: &Terms,
+) -> Result<(), StoreError> {
+    let blocking = delegation.independence == Independence::Blocks;
+    let task = delegation.task.clone();
+    let new = NewRequest {
+        blocking,
+        ..new_request(tx, run, terms, Subject::Delegation(delegation), task)
+    };
+    if repeats(tx, run)?(&new) {
+        return Ok(());
+    }
+    tx.ask(run, &new).map(|_| ())
+}
+
+/// Returns how to recognize a request that the same attempt has printed before, as a CLI does that
+/// prints its last message again. A question or an approval whose outcome the run has received can
+/// be asked again; a delegation starts one run only.
 fn repeats(tx: &Tx<'_>, run: &Run) -> Result<impl Fn(&NewRequest) -> bool + use<>, StoreError> {
     let began =
         attempt_row(tx.connection(), run.id, run.attempt)?.map_or(tx.now(), |row| row.claimed_at);
@@ -205,25 +226,40 @@ fn new_request(
 }
 
 /// Returns the candidate that a supervisor has found. `None`: this version does not know its type.
-fn found_of(found: &FoundText) -> Option<Found> {
+fn found_of(found: &FoundText) -> Option<FoundSignal> {
     Some(match found {
         FoundText::Block {
             tag,
             text,
             unclosed,
-        } => Found::Block {
+        } => FoundSignal::Block {
             kind: SignalKind::from_tag(tag)?,
             text: text.clone(),
             is_closed: !unclosed,
         },
-        FoundText::Json { text } => Found::Json { text: text.clone() },
-        FoundText::Oversized { tag, text } => Found::Oversized {
+        FoundText::Json { text } => FoundSignal::Json { text: text.clone() },
+        FoundText::Oversized { tag, text } => FoundSignal::Oversized {
             kind: SignalKind::from_tag(tag)?,
             text: text.clone(),
         },
-        FoundText::Mention { tag, line } => Found::Mention {
+        FoundText::Mention { tag, line } => FoundSignal::Mention {
             kind: SignalKind::from_tag(tag)?,
             line: line.clone(),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_denial_is_the_default_of_an_approval() {
+        for word in ["deny", " Denied ", "NO"] {
+            assert!(is_denial(word), "{word}");
+        }
+        for word in ["approve", "yes", "", "no idea"] {
+            assert!(!is_denial(word), "{word}");
+        }
+    }
 }

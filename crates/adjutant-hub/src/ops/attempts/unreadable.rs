@@ -1,30 +1,33 @@
-//! Blocks that a run printed and that cannot be read: the run is notified once, then it needs a person or client.
+//! Blocks that a run printed and that cannot be read: the run is notified once, then it needs a
+//! person or client.
 
-use crate::signal::Found;
+use crate::signal::FoundSignal;
 use crate::store::{Run, StoreError, Tx, run_input, signals_since, turn_of_run, unreadable_blocks};
 use adjutant_core::signal::{
     RECORDED_MAX, SignalKind, UnreadableBlock, UnreadableEnd, end_of, first_open, is_notified,
     is_repeated, notice_text, problem,
 };
-use adjutant_core::{EventSeq, RequestId};
+use adjutant_core::{EventSeq, RequestId, hex};
 use sha2::{Digest, Sha256};
 
 /// The sender of the notice to a run.
 const SENDER: &str = "adjutant";
 
-/// Records a block that cannot be read, and notifies its run. `is_own`: the block names the run; otherwise none.
+/// Records a block that cannot be read, and notifies its run. `is_own`: the block names the run;
+/// otherwise none.
 pub(super) fn note_unreadable(
     tx: &mut Tx<'_>,
     run: &Run,
     kind: Option<SignalKind>,
-    found: &Found,
+    found: &FoundSignal,
     why: &str,
     is_own: bool,
 ) -> Result<(), StoreError> {
     let text = text_of(found);
     let tag = kind.map_or("JSON signal", SignalKind::tag);
     let input = run_input(tx.connection(), run.id)?;
-    // A program without the statement does not know what a block is, and neither asks nor reports in a chat.
+    // A program without the statement does not know what a block is, and neither asks nor reports
+    // in a chat.
     let knows_blocks = input.agent.has_identity && turn_of_run(tx.connection(), run.id)?.is_none();
     tx.malformed_signal(run, &format!("{tag}: {why}"))?;
     if run.state.is_finished()
@@ -55,7 +58,8 @@ pub(super) fn note_unreadable(
     tx.add_unreadable_block(run, kind, why, &digest, message.as_deref())
 }
 
-/// Returns what the run's unreadable blocks lead to at the end of an attempt, and a description of the first of them.
+/// Returns what the run's unreadable blocks lead to at the end of an attempt, and a description of
+/// the first of them.
 pub(super) fn unreadable_end(
     tx: &Tx<'_>,
     run: &Run,
@@ -73,25 +77,27 @@ pub(super) fn unreadable_end(
     Ok(end.zip(first_open(&blocks, &signals).map(problem)))
 }
 
-fn text_of(found: &Found) -> &str {
+fn text_of(found: &FoundSignal) -> &str {
     match found {
-        Found::Block { text, .. }
-        | Found::Json { text }
-        | Found::Oversized { text, .. }
-        | Found::Mention { line: text, .. } => text,
+        FoundSignal::Block { text, .. }
+        | FoundSignal::Json { text }
+        | FoundSignal::Oversized { text, .. }
+        | FoundSignal::Mention { line: text, .. } => text,
     }
 }
 
 /// Returns the block as it was printed, with its markers.
-fn block_lines(tag: &str, found: &Found) -> String {
+fn block_lines(tag: &str, found: &FoundSignal) -> String {
     match found {
-        Found::Block {
+        FoundSignal::Block {
             text,
             is_closed: true,
             ..
         } => format!("[{tag}]\n{text}[/{tag}]"),
-        Found::Block { text, .. } | Found::Oversized { text, .. } => format!("[{tag}]\n{text}"),
-        Found::Json { text } | Found::Mention { line: text, .. } => text.clone(),
+        FoundSignal::Block { text, .. } | FoundSignal::Oversized { text, .. } => {
+            format!("[{tag}]\n{text}")
+        }
+        FoundSignal::Json { text } | FoundSignal::Mention { line: text, .. } => text.clone(),
     }
 }
 
@@ -116,9 +122,5 @@ pub(super) fn digest_of(tag: &str, text: &str) -> String {
         hash.update(b"\n");
         hash.update(line.trim());
     }
-    let digest: [u8; 32] = hash.finalize().into();
-    digest[..16]
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(&hash.finalize()[..16])
 }

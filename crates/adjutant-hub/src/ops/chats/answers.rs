@@ -20,7 +20,7 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown or foreign.
-    pub async fn read_answers(
+    pub(crate) async fn read_answers(
         &self,
         who: &Principal,
         call: &ReadAnswers,
@@ -93,7 +93,7 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown, foreign, or another author's message.
-    pub async fn cancel_answers(
+    pub(crate) async fn cancel_answers(
         &self,
         caller: Caller,
         call: CancelAnswers,
@@ -200,7 +200,8 @@ fn addressed_runs(
     }
 }
 
-/// Cancels the open turns of a message: their runs, or the turns themselves if they have not started.
+/// Cancels the open turns of a message: their runs, or the turns themselves if they have not
+/// started.
 pub(super) fn cancel(
     tx: &mut Tx<'_>,
     chat: &Chat,

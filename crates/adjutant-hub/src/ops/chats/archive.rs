@@ -8,8 +8,8 @@ use crate::view::{ArchiveChat, ChatView};
 use adjutant_core::{Action, Denied, Principal};
 
 impl Ops {
-    /// Archives or restores a chat. If configured, a summary is requested when archiving; it can fail without
-    /// affecting the archive.
+    /// Archives or restores a chat. If configured, a summary is requested when archiving; it can
+    /// fail without affecting the archive.
     ///
     /// # Errors
     /// Unknown or foreign, or the caller is a run.

@@ -15,11 +15,12 @@ const ENTRIES_MAX: u32 = 1_000;
 const BOARDS_MAX: u32 = 100;
 
 impl Ops {
-    /// Reads the boards that the caller, or one of its runs, may see: the entries that were added or changed last.
+    /// Reads the boards that the caller, or one of its runs, may see: the entries that were added
+    /// or changed last.
     ///
     /// # Errors
     /// The run is unknown or foreign.
-    pub fn read_board(&self, who: &Principal, call: &ReadBoard) -> Result<Board, OpError> {
+    pub(crate) fn read_board(&self, who: &Principal, call: &ReadBoard) -> Result<Board, OpError> {
         Self::check(who, Action::ReadChat)?;
         let limit = call.limit.unwrap_or(ENTRIES_DEFAULT).clamp(1, ENTRIES_MAX);
         Ok(self.store.read(|connection| {

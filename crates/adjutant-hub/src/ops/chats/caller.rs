@@ -92,7 +92,8 @@ impl ChatCaller {
             ))
     }
 
-    /// Resolves a recipient: an agent, a run of the same owner (any run for the person), the person, or a client.
+    /// Resolves a recipient: an agent, a run of the same owner (any run for the person), the
+    /// person, or a client.
     pub(in crate::ops) fn addressee(
         &self,
         connection: &Connection,
@@ -211,7 +212,8 @@ pub(super) fn check_can_see(
     Ok(())
 }
 
-/// Returns the display name of a principal without a run: for a client, the last part of its directory.
+/// Returns the display name of a principal without a run: for a client, the last part of its
+/// directory.
 pub(in crate::ops) fn name_of(who: &Principal) -> String {
     match who {
         Principal::Person => "person".to_owned(),

@@ -100,7 +100,8 @@ pub(super) fn board(
     })
 }
 
-/// Finds or creates the board of the calling run's tree, or of the tree of a run that the caller names.
+/// Finds or creates the board of the calling run's tree, or of the tree of a run that the caller
+/// names.
 pub(super) fn root_board(
     tx: &mut Tx<'_>,
     config: &Config,

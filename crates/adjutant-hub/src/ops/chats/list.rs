@@ -16,8 +16,8 @@ const LIST_MAX: u32 = 1_000;
 const UNREAD_CHATS_MAX: u32 = 20;
 
 impl Ops {
-    /// Lists chats that the caller may see, newest entry first, and a run's siblings. Optionally waits until
-    /// something unread mentions the caller.
+    /// Lists chats that the caller may see, newest entry first, and a run's siblings. Optionally
+    /// waits until something unread mentions the caller.
     ///
     /// # Errors
     /// An unknown status.
@@ -74,7 +74,8 @@ impl Ops {
                 .is_ok()
         {
             let (unread, newest) = self.store.read(look)?;
-            // A mention that was delivered to the process meanwhile is read, but still counts as new.
+            // A mention that was delivered to the process meanwhile is read, but still counts as
+            // new.
             is_named = unread || newest > before;
         }
         Ok(())

@@ -15,7 +15,11 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn list_mentions(&self, who: &Principal, call: &ListMentions) -> Result<Mentions, OpError> {
+    pub(crate) fn list_mentions(
+        &self,
+        who: &Principal,
+        call: &ListMentions,
+    ) -> Result<Mentions, OpError> {
         Self::check(who, Action::ListChats)?;
         let limit = call
             .limit

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// How many calls of each participant wait for each chat.
 #[derive(Debug, Clone, Default)]
-pub struct Presence(Arc<Mutex<HashMap<(ChatId, String), usize>>>);
+pub(crate) struct Presence(Arc<Mutex<HashMap<(ChatId, String), usize>>>);
 
 impl Presence {
     /// Counts a reader until the returned guard is dropped.

@@ -1,7 +1,7 @@
 //! Views of chats.
 
 use super::caller::ChatCaller;
-use super::linked::{followed_of, outgoing_of, share_views};
+use super::followed::{followed_of, outgoing_of, share_views};
 use super::presence::Presence;
 use crate::clock::rfc3339;
 use crate::store::{

@@ -9,6 +9,7 @@ use crate::store::{
     entries_changed, entries_last, member, position_in_chat, unread_before,
 };
 use crate::view::{ChatPage, ShowChat};
+use adjutant_core::chat::ChatId;
 use adjutant_core::{Action, Principal};
 use tokio::time::Instant;
 
@@ -27,8 +28,21 @@ impl Ops {
     /// Unknown or foreign.
     pub async fn show_chat(&self, who: &Principal, call: &ShowChat) -> Result<ChatPage, OpError> {
         Self::check(who, Action::ReadChat)?;
-        let limit = call.limit.unwrap_or(SHOW_DEFAULT).clamp(1, SHOW_MAX);
         let deadline = crate::ops::end_of_wait(call.wait_ms);
+        let reader = self.reader_of(who, call)?;
+        let read = self.await_entries(&reader, call, deadline).await?;
+        let cursor = read.cursor(&reader);
+        if call.peek || read.entries.is_empty() || cursor <= reader.read_seq {
+            return Ok(self.store.read(|connection| {
+                let unread_before = reader.unread_before(connection, &read, cursor)?;
+                self.page(connection, &reader, &read, unread_before)
+            })?);
+        }
+        self.mark_read(&reader, &read).await
+    }
+
+    /// Reads where the caller is in the chat.
+    fn reader_of<'a>(&self, who: &'a Principal, call: &ShowChat) -> Result<Reader<'a>, OpError> {
         let (caller, chat, own) = self.store.read(|connection| {
             let caller = ChatCaller::of(connection, who)?;
             let chat = caller.chat(connection, call.chat_id)?;
@@ -44,101 +58,117 @@ impl Ops {
                 })
             })
             .transpose()?;
-        let (after, reset) = (
-            position.map(|position| position.after),
-            position.is_some_and(|position| position.is_reset),
-        );
-        let mut topics = topics_of(who);
-        topics.push(Topic::Chat(chat.id));
+        Ok(Reader {
+            who,
+            caller,
+            chat: chat.id,
+            read_seq,
+            after: position.map(|position| position.after),
+            is_reset: position.is_some_and(|position| position.is_reset),
+        })
+    }
+
+    /// Reads the entries of a page, once there are some or the wait is over.
+    async fn await_entries(
+        &self,
+        reader: &Reader<'_>,
+        call: &ShowChat,
+        deadline: Instant,
+    ) -> Result<EntriesRead, OpError> {
+        let limit = call.limit.unwrap_or(SHOW_DEFAULT).clamp(1, SHOW_MAX);
+        let mut topics = topics_of(reader.who);
+        topics.push(Topic::Chat(reader.chat));
         let subscription = self.store.wake_ups().subscribe(topics);
-        let mut waiting = None;
+        let mut presence = None;
         let mut changes = match call.changes {
             Some(changes) => changes,
             None => self
                 .store
-                .read(|connection| changes_of(connection, chat.id))?,
+                .read(|connection| changes_of(connection, reader.chat))?,
         };
-        let (entries, changed) = loop {
-            let (entries, changed) = self.store.read(|connection| {
-                let entries = match after {
-                    Some(after) => entries_after(connection, chat.id, after, limit)?,
-                    None => entries_last(connection, chat.id, limit)?,
-                };
-                let changed = entries_changed(connection, chat.id, changes, CHANGED_MAX)?;
-                Ok::<_, StoreError>((entries, changed))
-            })?;
-            // An entry that the reader has not seen is new, not changed.
-            let shown_to =
-                after.unwrap_or_else(|| entries.first().map_or(0, |entry| entry.seq - 1));
-            let (mut changed, last) = changed;
-            changed.retain(|entry| entry.seq <= shown_to);
-            changes = last;
+        loop {
+            let mut read = self
+                .store
+                .read(|connection| reader.read(connection, limit, changes))?;
+            changes = read.changes;
             // End the wait when messages for the run arrive.
             let is_over = Instant::now() >= deadline
                 || self
                     .store
-                    .read(|connection| has_messages(connection, who))?;
-            if !entries.is_empty() || !changed.is_empty() || reset || is_over {
-                break (
-                    within_bytes(entries, after.is_none()),
-                    within_bytes(changed, false),
-                );
+                    .read(|connection| has_messages(connection, reader.who))?;
+            if !read.entries.is_empty() || !read.changed.is_empty() || reader.is_reset || is_over {
+                read.entries = within_bytes(read.entries, reader.after.is_none());
+                read.changed = within_bytes(read.changed, false);
+                read.has_waited = presence.is_some();
+                return Ok(read);
             }
-            waiting.get_or_insert_with(|| self.presence.enter(chat.id, &who.to_string()));
+            presence
+                .get_or_insert_with(|| self.presence.enter(reader.chat, &reader.who.to_string()));
             if tokio::time::timeout_at(deadline, subscription.wait())
                 .await
                 .is_err()
             {
                 continue;
             }
-        };
-        let cursor = entries
-            .last()
-            .map_or_else(|| after.unwrap_or(0), |entry| entry.seq);
-        let first = entries.first().map_or(cursor, |entry| entry.seq);
-        let waited = waiting.take().is_some();
-        let page = |connection: &Connection, unread_before| {
-            let chat = caller.chat(connection, call.chat_id)?;
-            let mut view = render::full(connection, &caller, &self.presence, &chat)?;
-            if let Some(followed) = &mut view.followed {
-                followed.problem = followed
-                    .problem
-                    .take()
-                    .or_else(|| self.links.problem(chat.id));
-            }
-            let more = entries_beyond(connection, self.store.eras(), &chat, cursor)?;
-            Ok::<_, StoreError>(ChatPage {
-                chat: view,
-                messages: entries
-                    .iter()
-                    .map(|entry| render::with_receipts(connection, &caller, entry))
-                    .collect::<Result<_, _>>()?,
-                changed: changed
-                    .iter()
-                    .map(|entry| render::with_receipts(connection, &caller, entry))
-                    .collect::<Result<_, _>>()?,
-                cursor,
-                changes,
-                more,
-                reset,
-                unread_before,
-                read_to: read_seq,
-            })
-        };
-        let before =
-            |connection: &Connection| unread_before(connection, chat.id, &who.to_string(), first);
-        if call.peek || entries.is_empty() || cursor <= read_seq {
-            return Ok(self
-                .store
-                .read(|connection| page(connection, before(connection)?))?);
         }
-        let (id, name, reader) = (chat.id, caller.name.clone(), caller.participant());
-        let mark = move |tx: &mut Tx<'_>| tx.read_chat(id, &reader, &name, first, cursor);
-        if waited {
+    }
+
+    fn page(
+        &self,
+        connection: &Connection,
+        reader: &Reader<'_>,
+        read: &EntriesRead,
+        unread_before: i64,
+    ) -> Result<ChatPage, StoreError> {
+        let cursor = read.cursor(reader);
+        let chat = reader.caller.chat(connection, reader.chat.0)?;
+        let mut view = render::full(connection, &reader.caller, &self.presence, &chat)?;
+        if let Some(followed) = &mut view.followed {
+            followed.problem = followed
+                .problem
+                .take()
+                .or_else(|| self.followed.problem(chat.id));
+        }
+        let more = entries_beyond(connection, self.store.eras(), &chat, cursor)?;
+        let views = |entries: &[ChatEntry]| {
+            entries
+                .iter()
+                .map(|entry| render::with_receipts(connection, &reader.caller, entry))
+                .collect::<Result<_, _>>()
+        };
+        Ok(ChatPage {
+            chat: view,
+            messages: views(&read.entries)?,
+            changed: views(&read.changed)?,
+            cursor,
+            changes: read.changes,
+            more,
+            reset: reader.is_reset,
+            unread_before,
+            read_to: reader.read_seq,
+        })
+    }
+
+    /// Returns the page, and moves the position up to which the caller has read.
+    async fn mark_read(
+        &self,
+        reader: &Reader<'_>,
+        read: &EntriesRead,
+    ) -> Result<ChatPage, OpError> {
+        let cursor = read.cursor(reader);
+        let first = read.first(cursor);
+        let (id, name, who) = (
+            reader.chat,
+            reader.caller.name.clone(),
+            reader.caller.participant(),
+        );
+        let mark = move |tx: &mut Tx<'_>| tx.read_chat(id, &who, &name, first, cursor);
+        if read.has_waited {
             // A waiting reader gets the page before the read position is durable.
-            let mut page = self
-                .store
-                .read(|connection| page(connection, before(connection)?))?;
+            let mut page = self.store.read(|connection| {
+                let unread_before = reader.unread_before(connection, read, cursor)?;
+                self.page(connection, reader, read, unread_before)
+            })?;
             self.store.write_later(mark);
             if page.more == 0 {
                 page.chat.unread = 0;
@@ -146,9 +176,85 @@ impl Ops {
             }
             return Ok(page);
         }
-        let before = self.store.read(before)?;
+        let unread_before = self
+            .store
+            .read(|connection| reader.unread_before(connection, read, cursor))?;
         self.store.write(mark).await?;
-        Ok(self.store.read(|connection| page(connection, before))?)
+        Ok(self
+            .store
+            .read(|connection| self.page(connection, reader, read, unread_before))?)
+    }
+}
+
+/// Who reads a chat, and from where.
+struct Reader<'a> {
+    who: &'a Principal,
+    caller: ChatCaller,
+    chat: ChatId,
+    /// Up to which entry the caller had read.
+    read_seq: i64,
+    /// The entry after which the page begins. `None`: it has the last entries.
+    after: Option<i64>,
+    /// The given position is of a time that the database has lost.
+    is_reset: bool,
+}
+
+impl Reader<'_> {
+    fn read(
+        &self,
+        connection: &Connection,
+        limit: u32,
+        changes: i64,
+    ) -> Result<EntriesRead, StoreError> {
+        let entries = match self.after {
+            Some(after) => entries_after(connection, self.chat, after, limit)?,
+            None => entries_last(connection, self.chat, limit)?,
+        };
+        let (mut changed, changes) = entries_changed(connection, self.chat, changes, CHANGED_MAX)?;
+        // An entry that the reader has not seen is new, not changed.
+        let shown_to = self
+            .after
+            .unwrap_or_else(|| entries.first().map_or(0, |entry| entry.seq - 1));
+        changed.retain(|entry| entry.seq <= shown_to);
+        Ok(EntriesRead {
+            entries,
+            changed,
+            changes,
+            has_waited: false,
+        })
+    }
+
+    fn unread_before(
+        &self,
+        connection: &Connection,
+        read: &EntriesRead,
+        cursor: i64,
+    ) -> Result<i64, StoreError> {
+        let who = self.who.to_string();
+        unread_before(connection, self.chat, &who, read.first(cursor))
+    }
+}
+
+/// The entries of a page.
+struct EntriesRead {
+    entries: Vec<ChatEntry>,
+    /// Earlier entries that were changed.
+    changed: Vec<ChatEntry>,
+    /// Up to which change they were read.
+    changes: i64,
+    has_waited: bool,
+}
+
+impl EntriesRead {
+    /// Returns the last entry that the caller has seen after this page.
+    fn cursor(&self, reader: &Reader<'_>) -> i64 {
+        self.entries
+            .last()
+            .map_or_else(|| reader.after.unwrap_or(0), |entry| entry.seq)
+    }
+
+    fn first(&self, cursor: i64) -> i64 {
+        self.entries.first().map_or(cursor, |entry| entry.seq)
     }
 }
 

@@ -1,6 +1,6 @@
 //! Starting chats.
 
-use crate::config::Config;
+use crate::config::{Config, Template};
 use crate::ops::chats::caller::{ChatCaller, check_can_see};
 use crate::ops::chats::entry::{entry_no, note};
 use crate::ops::chats::render;
@@ -48,64 +48,23 @@ fn start(
     call: StartChat,
     title: String,
 ) -> Result<Chat, StoreError> {
-    let StartChat {
-        title: _,
-        participants,
-        private,
-        template,
-        instructions,
-        branch_from,
-    } = call;
-    let from = match branch_from {
-        None => None,
-        Some(given) => {
-            let whole = given.trim().parse::<i64>().ok();
-            let (of, seq) = match whole {
-                Some(of) => (of, None),
-                None => entry_no("branch_from", None, &given).map(|(of, seq)| (of, Some(seq)))?,
-            };
-            let parent = caller.chat(tx.connection(), of)?;
-            let seq = seq.unwrap_or(parent.last_seq);
-            if seq > 0 && entry_by_seq(tx.connection(), parent.id, seq)?.is_none() {
-                return Err(Denied::not_found("message", &given).into());
-            }
-            Some((parent, seq))
-        }
-    };
-    let given = template
+    let from = call
+        .branch_from
+        .as_deref()
+        .map(|given| Branch::find(tx.connection(), caller, given))
+        .transpose()?;
+    let given = call
+        .template
         .as_deref()
         .map(|name| config.chats.template(name))
         .transpose()?;
-    let mut others = Vec::new();
-    for name in participants
-        .iter()
-        .chain(given.iter().flat_map(|template| &template.participants))
-    {
-        let one = caller.addressee(tx.connection(), config, name)?;
-        if one.0 != caller.participant() && !others.contains(&one) {
-            others.push(one);
-        }
-    }
+    let mut others = participants(tx.connection(), config, caller, &call.participants, given)?;
     let mut scope = scope_with(tx.connection(), caller, &others)?;
-    let mut private = private || given.is_some_and(|template| template.private);
-    if let Some((parent, _)) = &from {
+    let mut private = call.private || given.is_some_and(|template| template.private);
+    if let Some(Branch { parent, .. }) = &from {
         scope = parent.scope.clone();
-        if parent.private {
-            private = true;
-            let theirs = members(tx.connection(), parent.id)?;
-            others.extend(
-                theirs
-                    .into_iter()
-                    .filter(|member| member.joined_at.is_some())
-                    .filter(is_real_participant)
-                    .map(|member| (member.who, member.name)),
-            );
-        } else {
-            let agents = members(tx.connection(), parent.id)?
-                .into_iter()
-                .filter(|member| matches!(member.who, Participant::Agent(_)));
-            others.extend(agents.map(|member| (member.who, member.name)));
-        }
+        private |= parent.private;
+        others.extend(inherited_participants(tx.connection(), parent)?);
     }
     let chat = tx.start_chat(&NewChat {
         kind: ChatKind::Chat,
@@ -113,7 +72,8 @@ fn start(
         scope,
         private,
         pair: None,
-        instructions: instructions
+        instructions: call
+            .instructions
             .or_else(|| given.and_then(|template| template.instructions.clone())),
         window: given
             .and_then(|template| template.window)
@@ -121,8 +81,8 @@ fn start(
         turns_max: given
             .and_then(|template| template.turns_max)
             .unwrap_or(config.chats.turns_max),
-        template,
-        branch_of: from.as_ref().map(|(parent, seq)| (parent.id, *seq)),
+        template: call.template,
+        branch_of: from.as_ref().map(|from| (from.parent.id, from.seq)),
         started_by: caller.participant(),
         started_name: caller.name.clone(),
     })?;
@@ -132,27 +92,98 @@ fn start(
         tx.join_chat(chat.id, who, name)?;
     }
     // Only its own hub adds entries to a copy.
-    if let Some((parent, seq)) = from.filter(|(parent, _)| !parent.is_followed()) {
+    if let Some(from) = from.filter(|from| !from.parent.is_followed()) {
+        from.note(tx, caller, &chat)?;
+    }
+    Ok(chat)
+}
+
+/// The entry of another chat at which a new one branches off.
+struct Branch {
+    parent: Chat,
+    seq: i64,
+}
+
+impl Branch {
+    /// Finds the entry that is given as `CHAT`, for its last one, or `CHAT.ENTRY`.
+    fn find(connection: &Connection, caller: &ChatCaller, given: &str) -> Result<Self, StoreError> {
+        let whole = given.trim().parse::<i64>().ok();
+        let (of, seq) = match whole {
+            Some(of) => (of, None),
+            None => entry_no("branch_from", None, given).map(|(of, seq)| (of, Some(seq)))?,
+        };
+        let parent = caller.chat(connection, of)?;
+        let seq = seq.unwrap_or(parent.last_seq);
+        if seq > 0 && entry_by_seq(connection, parent.id, seq)?.is_none() {
+            return Err(Denied::not_found("message", given).into());
+        }
+        Ok(Self { parent, seq })
+    }
+
+    /// Adds the branch to the other chat.
+    fn note(&self, tx: &mut Tx<'_>, caller: &ChatCaller, branch: &Chat) -> Result<(), StoreError> {
+        let Self { parent, seq } = self;
         let by = chat::shown_name(&caller.participant(), &caller.name, None);
         // Other hubs see the parent, but not the branch.
         let title = if parent.link.is_some() {
             String::new()
         } else {
-            format!(" \"{}\"", chat.title)
+            format!(" \"{}\"", branch.title)
         };
         tx.add_entry(
             parent.id,
             &note(format!(
                 "chat {}{title} branches off at {}.{seq}, by {by}",
-                chat.id, parent.id
+                branch.id, parent.id
             )),
         )?;
+        Ok(())
     }
-    Ok(chat)
 }
 
-/// Returns the scope of a new chat. A person's chat with a client or with runs belongs to their owner, so that they
-/// can find it.
+/// Returns the other participants of a new chat: those that the caller names, and those of its
+/// template.
+fn participants(
+    connection: &Connection,
+    config: &Config,
+    caller: &ChatCaller,
+    named: &[String],
+    template: Option<&Template>,
+) -> Result<Vec<(Participant, String)>, StoreError> {
+    let mut others = Vec::new();
+    for name in named
+        .iter()
+        .chain(template.iter().flat_map(|template| &template.participants))
+    {
+        let one = caller.addressee(connection, config, name)?;
+        if one.0 != caller.participant() && !others.contains(&one) {
+            others.push(one);
+        }
+    }
+    Ok(others)
+}
+
+/// Returns the participants that a branch takes over: all of a private chat, otherwise its agents.
+fn inherited_participants(
+    connection: &Connection,
+    parent: &Chat,
+) -> Result<Vec<(Participant, String)>, StoreError> {
+    let is_inherited = |member: &Member| {
+        if parent.private {
+            member.joined_at.is_some() && is_real_participant(member)
+        } else {
+            matches!(member.who, Participant::Agent(_))
+        }
+    };
+    Ok(members(connection, parent.id)?
+        .into_iter()
+        .filter(is_inherited)
+        .map(|member| (member.who, member.name))
+        .collect())
+}
+
+/// Returns the scope of a new chat. A person's chat with a client or with runs belongs to their
+/// owner, so that they can find it.
 fn scope_with(
     connection: &Connection,
     caller: &ChatCaller,

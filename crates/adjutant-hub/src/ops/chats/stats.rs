@@ -13,7 +13,7 @@ use std::time::Instant;
 
 /// Counts calls about chats since the hub started.
 #[derive(Debug, Clone, Default)]
-pub struct Tally(Arc<Counts>);
+pub(crate) struct Tally(Arc<Counts>);
 
 #[derive(Debug)]
 struct Counts {
@@ -21,7 +21,8 @@ struct Counts {
     calls: AtomicU64,
     failed: AtomicU64,
     refused: AtomicU64,
-    /// The times of the newest calls in microseconds, the oldest first. A lock instead of an owner task: a call holds it for one push.
+    /// The times of the newest calls in microseconds, the oldest first. A lock instead of an owner
+    /// task: a call holds it for one push.
     times_us: Mutex<VecDeque<u64>>,
 }
 
@@ -41,11 +42,12 @@ impl Default for Counts {
 }
 
 impl Tally {
-    /// Performs a call and counts it by its result. `waits`: its time says nothing, because it waits for something.
+    /// Performs a call and counts it by its result. `waits`: its time says nothing, because it
+    /// waits for something.
     ///
     /// # Errors
     /// Those of the call.
-    pub async fn measure<T>(
+    pub(crate) async fn measure<T>(
         &self,
         waits: bool,
         call: impl Future<Output = Result<T, OpError>>,
@@ -85,7 +87,11 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown or foreign, or a caller other than the person names no chat.
-    pub fn chat_stats(&self, who: &Principal, call: &GetChatStats) -> Result<ChatStats, OpError> {
+    pub(crate) fn chat_stats(
+        &self,
+        who: &Principal,
+        call: &GetChatStats,
+    ) -> Result<ChatStats, OpError> {
         Self::check(who, Action::ListChats)?;
         if call.chat_id.is_none() && *who != Principal::Person {
             return Err(Denied::invalid("chat_id", "say which chat").into());

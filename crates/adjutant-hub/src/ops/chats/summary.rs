@@ -9,11 +9,12 @@ use adjutant_core::chat::ChatId;
 use adjutant_core::{Action, AgentName, Denied, Principal};
 
 impl Ops {
-    /// Requests a summary of a chat from an agent. Durable when it returns; the summary becomes an entry.
+    /// Requests a summary of a chat from an agent. Durable when it returns; the summary becomes an
+    /// entry.
     ///
     /// # Errors
     /// Unknown or foreign chat, or no agent for it.
-    pub async fn summarise_chat(
+    pub(crate) async fn summarise_chat(
         &self,
         caller: Caller,
         call: SummariseChat,

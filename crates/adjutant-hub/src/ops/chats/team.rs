@@ -3,8 +3,7 @@
 use super::caller::ChatCaller;
 use crate::store::{Connection, Run, StoreError, runs_newest, turn_of_run};
 use crate::view::TeammateView;
-use adjutant_core::RunState;
-use adjutant_core::run;
+use adjutant_core::{RunState, run};
 
 /// Maximum number of siblings in a list.
 const TEAM_MAX: usize = 20;
@@ -12,8 +11,8 @@ const TEAM_MAX: usize = 20;
 const SEARCHED_RUNS_MAX: u32 = 100;
 const TASK_CHARS_MAX: usize = 80;
 
-/// Returns the unfinished siblings of a caller's run, running ones first, and whether there are more. Runs that
-/// answer in chats are left out: they are shown in their chat.
+/// Returns the unfinished siblings of a caller's run, running ones first, and whether there are
+/// more. Runs that answer in chats are left out: they are shown in their chat.
 pub(super) fn of(
     connection: &Connection,
     caller: &ChatCaller,

@@ -4,7 +4,8 @@ use super::caller::ChatCaller;
 use super::render;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{
-    ChatEntry, Imported, Member, NewChat, Revision, entries_beyond, entry_by_key, export_of,
+    Chat, ChatEntry, Imported, Member, NewChat, Revision, StoreError, Tx, entries_beyond,
+    entry_by_key, export_of,
 };
 use crate::view::{
     CarriedChat, CarriedEntry, CarriedMember, CarriedRevision, ChatExport, ChatView, ExportChat,
@@ -62,6 +63,55 @@ fn out(entry: &ChatEntry, revisions: &[Revision]) -> CarriedEntry {
             })
             .collect(),
     }
+}
+
+fn head_out(chat: &Chat, members: &[Member]) -> CarriedChat {
+    let (window_chars, window_tokens) = match chat.window {
+        Budget::Chars(chars) => (chars, None),
+        Budget::Tokens(tokens) => (WINDOW_CHARS_DEFAULT, Some(tokens)),
+    };
+    CarriedChat {
+        format: FORMAT,
+        chat_id: chat.id.0,
+        kind: chat.kind.word().to_owned(),
+        title: chat.title.clone(),
+        private: chat.private,
+        template: chat.template.clone(),
+        instructions: chat.instructions.clone(),
+        window_chars,
+        window_tokens,
+        turns_max: chat.turns_max,
+        archived: chat.archived,
+        started_by: chat.started_by.for_file(),
+        started_name: chat.started_name.clone(),
+        started_at: chat.started_at.0,
+        last_at: chat.last_at.0,
+        members: members_out(members),
+    }
+}
+
+fn members_out(members: &[Member]) -> Vec<CarriedMember> {
+    // A reader of an imported chat keeps the name from the file.
+    let is_carried = |member: &&Member| {
+        let name = Participant::from_file(&member.who.to_string());
+        matches!(member.who, Participant::FromFile(_))
+            || !members
+                .iter()
+                .any(|other| Some(&other.who) == name.as_ref())
+    };
+    members
+        .iter()
+        .filter(is_carried)
+        .map(|member| CarriedMember {
+            who: member.who.for_file(),
+            name: member.name.clone(),
+            joined_at: member.joined_at.map(|at| at.0),
+            read_seq: member.read_seq,
+            mention_seq: member.mention_seq,
+            said: member.said,
+            seen_at: member.seen_at.map(|at| at.0),
+        })
+        .collect()
 }
 
 /// The author of a revision in an export file.
@@ -153,7 +203,11 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown or foreign.
-    pub fn export_chat(&self, who: &Principal, call: &ExportChat) -> Result<ChatExport, OpError> {
+    pub(crate) fn export_chat(
+        &self,
+        who: &Principal,
+        call: &ExportChat,
+    ) -> Result<ChatExport, OpError> {
         Self::check(who, Action::ReadChat)?;
         Ok(self.store.read(|connection| {
             let chat = ChatCaller::of(connection, who)?.chat(connection, call.chat_id)?;
@@ -171,53 +225,7 @@ impl Ops {
                 entries.push(out(entry, revisions));
             }
             let chat = export.chat;
-            let head = (call.after == 0).then(|| CarriedChat {
-                format: FORMAT,
-                chat_id: chat.id.0,
-                kind: chat.kind.word().to_owned(),
-                title: chat.title.clone(),
-                private: chat.private,
-                template: chat.template.clone(),
-                instructions: chat.instructions.clone(),
-                window_chars: if let Budget::Chars(chars) = chat.window {
-                    chars
-                } else {
-                    WINDOW_CHARS_DEFAULT
-                },
-                window_tokens: if let Budget::Tokens(tokens) = chat.window {
-                    Some(tokens)
-                } else {
-                    None
-                },
-                turns_max: chat.turns_max,
-                archived: chat.archived,
-                started_by: chat.started_by.for_file(),
-                started_name: chat.started_name.clone(),
-                started_at: chat.started_at.0,
-                last_at: chat.last_at.0,
-                members: export
-                    .members
-                    .iter()
-                    // A reader of an imported chat keeps the name from the file.
-                    .filter(|member| {
-                        let name = Participant::from_file(&member.who.to_string());
-                        matches!(member.who, Participant::FromFile(_))
-                            || !export
-                                .members
-                                .iter()
-                                .any(|other| Some(&other.who) == name.as_ref())
-                    })
-                    .map(|member| CarriedMember {
-                        who: member.who.for_file(),
-                        name: member.name.clone(),
-                        joined_at: member.joined_at.map(|at| at.0),
-                        read_seq: member.read_seq,
-                        mention_seq: member.mention_seq,
-                        said: member.said,
-                        seen_at: member.seen_at.map(|at| at.0),
-                    })
-                    .collect(),
-            });
+            let head = (call.after == 0).then(|| head_out(&chat, &export.members));
             let last = entries.last().map_or(call.after, |entry| entry.seq);
             let has_more = !entries.is_empty()
                 && entries_beyond(connection, self.store.eras(), &chat, last)? > 0;
@@ -229,25 +237,58 @@ impl Ops {
         })?)
     }
 
-    /// Imports a chat in parts. Each part is imported whole or not at all, and the chat is hidden until the last part
-    /// is in. Its participants are only names.
+    /// Imports a chat in parts. Each part is imported whole or not at all, and the chat is hidden
+    /// until the last part is in. Its participants are only names.
     ///
     /// # Errors
     /// The caller is not the person, or a line is unusable.
-    pub async fn import_chat(&self, caller: Caller, call: ImportChat) -> Result<ChatView, OpError> {
-        if caller.who != Principal::Person {
-            let who = if matches!(caller.who, Principal::Run(_)) {
-                "a run"
-            } else {
-                "a client"
-            };
-            return Err(Denied::NotAllowed {
-                who,
-                action: "import chats",
-            }
-            .into());
-        }
+    pub(crate) async fn import_chat(
+        &self,
+        caller: Caller,
+        call: ImportChat,
+    ) -> Result<ChatView, OpError> {
+        check_may_import(&caller.who)?;
         let presence = self.presence.clone();
+        let part = ImportPart::checked(call)?;
+        self.write(caller, move |tx, who| {
+            let caller = ChatCaller::of(tx.connection(), who)?;
+            let chat = part.import(tx)?;
+            render::full(tx.connection(), &caller, &presence, &chat)
+        })
+        .await
+    }
+}
+
+fn check_may_import(who: &Principal) -> Result<(), Denied> {
+    let who = match who {
+        Principal::Person => return Ok(()),
+        Principal::Run(_) => "a run",
+        Principal::Client(_) => "a client",
+    };
+    Err(Denied::NotAllowed {
+        who,
+        action: "import chats",
+    })
+}
+
+/// A part of a file, checked outside the transaction.
+struct ImportPart {
+    target: ImportTarget,
+    entries: Vec<Imported>,
+    is_last: bool,
+}
+
+/// The chat into which a part is imported.
+enum ImportTarget {
+    /// The one that the first part has started.
+    Started(ChatId),
+    New(Box<CarriedChat>),
+    /// The call gives both or neither.
+    Unclear,
+}
+
+impl ImportPart {
+    fn checked(call: ImportChat) -> Result<Self, Denied> {
         let mut check = match &call.head {
             Some(head) => chat::FileCheck::head(&head.parts())?,
             None => chat::FileCheck::behind(
@@ -264,97 +305,107 @@ impl Ops {
             .into_iter()
             .map(read_in)
             .collect::<Result<Vec<_>, _>>()?;
-        let (chat_id, head, more) = (call.chat_id, call.head, call.more);
-        self.write(caller, move |tx, who| {
-            let caller = ChatCaller::of(tx.connection(), who)?;
-            let chat = match (chat_id, head) {
-                (Some(id), None) => {
-                    let chat = tx.chat(ChatId(id))?;
-                    if !chat.importing {
-                        return Err(Denied::invalid(
-                            "chat_id",
-                            format!("chat {id} is complete: nothing can be imported into it"),
-                        )
-                        .into());
-                    }
-                    tx.note_import(chat.id)?;
-                    chat
-                }
-                (None, Some(head)) => {
-                    let members = head
-                        .members
-                        .into_iter()
-                        .map(member_in)
-                        .collect::<Result<Vec<_>, _>>()?;
-                    if head.format != FORMAT {
-                        return Err(Denied::invalid(
-                            "format",
-                            format!("{} is not supported; use {FORMAT}", head.format),
-                        )
-                        .into());
-                    }
-                    let started_by = Participant::from_file(&head.started_by)
-                        .ok_or_else(|| Denied::invalid("head", "started_by cannot be read"))?;
-                    let chat = tx.start_chat(&NewChat {
-                        // A direct chat or board of another home becomes an ordinary chat.
-                        kind: ChatKind::Chat,
-                        title: chat::checked_title(&head.title)?,
-                        scope: Scope {
-                            owner: Principal::Person,
-                            root: None,
-                        },
-                        private: head.private,
-                        pair: None,
-                        template: head.template,
-                        instructions: head.instructions,
-                        window: head
-                            .window_tokens
-                            .map_or(Budget::Chars(head.window_chars.max(1)), |tokens| {
-                                Budget::Tokens(tokens.max(1))
-                            }),
-                        turns_max: head.turns_max,
-                        branch_of: None,
-                        started_by,
-                        started_name: head.started_name,
-                    })?;
-                    tx.mark_imported(
-                        chat.id,
-                        head.archived,
-                        head.started_at,
-                        head.last_at,
-                        &members,
-                    )?;
-                    tx.chat(chat.id)?
-                }
-                _ => {
-                    return Err(Denied::invalid(
-                        "head",
-                        "give head with the first part and chat_id with the others",
-                    )
-                    .into());
-                }
-            };
-            for entry in &entries {
-                if let Some(key) = &entry.entry.key
-                    && entry_by_key(tx.connection(), chat.id, key)?.is_some()
-                {
-                    return Err(Denied::invalid(
-                        "entries",
-                        format!(
-                            "entry {}: its key is used by another entry",
-                            entry.entry.seq
-                        ),
-                    )
-                    .into());
-                }
-                tx.import_entry(chat.id, entry)?;
-            }
-            if !more {
-                tx.end_import(chat.id)?;
-            }
-            let chat = tx.chat(chat.id)?;
-            render::full(tx.connection(), &caller, &presence, &chat)
+        Ok(Self {
+            target: match (call.chat_id, call.head) {
+                (Some(id), None) => ImportTarget::Started(ChatId(id)),
+                (None, Some(head)) => ImportTarget::New(Box::new(head)),
+                _ => ImportTarget::Unclear,
+            },
+            entries,
+            is_last: !call.more,
         })
-        .await
     }
+
+    fn import(self, tx: &mut Tx<'_>) -> Result<Chat, StoreError> {
+        let chat = match self.target {
+            ImportTarget::Started(id) => continued_import(tx, id)?,
+            ImportTarget::New(head) => started_import(tx, *head)?,
+            ImportTarget::Unclear => {
+                return Err(Denied::invalid(
+                    "head",
+                    "give head with the first part and chat_id with the others",
+                )
+                .into());
+            }
+        };
+        for entry in &self.entries {
+            if let Some(key) = &entry.entry.key
+                && entry_by_key(tx.connection(), chat.id, key)?.is_some()
+            {
+                return Err(Denied::invalid(
+                    "entries",
+                    format!(
+                        "entry {}: its key is used by another entry",
+                        entry.entry.seq
+                    ),
+                )
+                .into());
+            }
+            tx.import_entry(chat.id, entry)?;
+        }
+        if self.is_last {
+            tx.end_import(chat.id)?;
+        }
+        tx.chat(chat.id)
+    }
+}
+
+fn continued_import(tx: &mut Tx<'_>, id: ChatId) -> Result<Chat, StoreError> {
+    let chat = tx.chat(id)?;
+    if !chat.importing {
+        return Err(Denied::invalid(
+            "chat_id",
+            format!("chat {id} is complete: nothing can be imported into it"),
+        )
+        .into());
+    }
+    tx.note_import(chat.id)?;
+    Ok(chat)
+}
+
+fn started_import(tx: &mut Tx<'_>, head: CarriedChat) -> Result<Chat, StoreError> {
+    let members = head
+        .members
+        .into_iter()
+        .map(member_in)
+        .collect::<Result<Vec<_>, _>>()?;
+    if head.format != FORMAT {
+        return Err(Denied::invalid(
+            "format",
+            format!("{} is not supported; use {FORMAT}", head.format),
+        )
+        .into());
+    }
+    let started_by = Participant::from_file(&head.started_by)
+        .ok_or_else(|| Denied::invalid("head", "started_by cannot be read"))?;
+    let chat = tx.start_chat(&NewChat {
+        // A direct chat or board of another home becomes an ordinary chat.
+        kind: ChatKind::Chat,
+        title: chat::checked_title(&head.title)?,
+        scope: Scope {
+            owner: Principal::Person,
+            root: None,
+        },
+        private: head.private,
+        pair: None,
+        template: head.template,
+        instructions: head.instructions,
+        window: head
+            .window_tokens
+            .map_or(Budget::Chars(head.window_chars.max(1)), |tokens| {
+                Budget::Tokens(tokens.max(1))
+            }),
+        turns_max: head.turns_max,
+        branch_of: None,
+        started_by,
+        started_name: head.started_name,
+    })?;
+    tx.mark_imported(
+        chat.id,
+        head.archived,
+        head.started_at,
+        head.last_at,
+        &members,
+    )?;
+    tx.chat(chat.id)
 }

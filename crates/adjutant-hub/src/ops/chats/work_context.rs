@@ -15,8 +15,8 @@ pub(super) struct WorkContext {
 }
 
 impl Ops {
-    /// Returns where a run that answers this would work: for a run's message, in that run's directory. Settle the
-    /// credentials after the turn is recorded or refused.
+    /// Returns where a run that answers this would work: for a run's message, in that run's
+    /// directory. Settle the credentials after the turn is recorded or refused.
     pub(super) fn work_context(
         &self,
         who: &Principal,

@@ -1,15 +1,16 @@
-//! The log store: moves the logs of ended attempts there, finds them, and removes them with their runs.
+//! The log store: moves the logs of ended attempts there, finds them, and removes them with their
+//! runs.
 //!
 //! The next hub finds logs that were not moved by their files in the home.
 
 mod moving;
 mod queue;
 
-pub use moving::{
-    NotMoved, attempts_with_logs, move_attempt, remove_files, remove_run, store_attempt,
-    try_objects,
+pub(crate) use moving::{
+    LogStoreError, attempts_with_logs, move_attempt, remove_run, store_attempt, try_objects,
 };
-pub use queue::AttemptToMove;
+pub use moving::{NotMoved, remove_files};
+pub(crate) use queue::AttemptToMove;
 
 use super::{AttemptId, OpError, Ops};
 use crate::config::LogStoreAddress;
@@ -50,7 +51,7 @@ struct State {
 }
 
 impl LogStore {
-    pub fn new(address: Option<LogStoreAddress>) -> Self {
+    pub(super) fn new(address: Option<LogStoreAddress>) -> Self {
         Self(Arc::new(State {
             address,
             ..State::default()
@@ -65,12 +66,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl Ops {
     /// Returns whether logs of ended attempts are moved.
     #[must_use]
-    pub fn has_log_store(&self) -> bool {
+    pub(crate) fn has_log_store(&self) -> bool {
         self.log_store.0.address.is_some()
     }
 
     /// Returns the log store. `None`: there is none.
-    async fn objects(&self) -> Result<Option<Objects>, String> {
+    async fn objects(&self) -> Result<Option<Objects>, LogStoreError> {
         let state = Arc::clone(&self.log_store.0);
         let Some(address) = state.address.clone() else {
             return Ok(None);
@@ -79,22 +80,23 @@ impl Ops {
             return Ok(Some(opened));
         }
         let shown = address.to_string();
-        let opened = tokio::task::spawn_blocking(move || Objects::open(&address))
-            .await
-            .map_err(|error| error.to_string())?;
-        let opened = opened.map_err(|problem| format!("{shown}: {problem}"))?;
+        let opened = tokio::task::spawn_blocking(move || Objects::open(&address)).await?;
+        let opened = opened.map_err(|problem| LogStoreError::Opening {
+            address: shown,
+            problem: problem.to_string(),
+        })?;
         *locked(&state.opened) = Some(opened.clone());
         Ok(Some(opened))
     }
 
     /// Notes whether the log store works.
-    pub fn set_log_store_problem(&self, problem: Option<String>) {
+    pub(crate) fn set_log_store_problem(&self, problem: Option<String>) {
         *locked(&self.log_store.0.problem) = problem;
     }
 
     /// Returns why logs cannot be moved at present.
     #[must_use]
-    pub fn log_store_problem(&self) -> Option<String> {
+    pub(crate) fn log_store_problem(&self) -> Option<String> {
         let problem = locked(&self.log_store.0.problem).clone()?;
         Some(format!(
             "logs cannot be moved to the log store and stay here: {problem}"
@@ -102,7 +104,7 @@ impl Ops {
     }
 
     /// Notes that the logs of an attempt are complete in the home.
-    pub fn note_complete_logs(&self, id: AttemptId) {
+    pub(crate) fn note_complete_logs(&self, id: AttemptId) {
         if self.has_log_store() {
             self.log_store.0.due.add(id);
         }
@@ -112,7 +114,7 @@ impl Ops {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn find_unmoved_logs(&self) -> io::Result<()> {
+    pub(crate) fn find_unmoved_logs(&self) -> io::Result<()> {
         attempts_with_logs(&self.home)?
             .into_iter()
             .for_each(|id| self.log_store.0.due.add(id));
@@ -120,7 +122,7 @@ impl Ops {
     }
 
     /// Waits until logs are to be moved, and takes their attempt. Only one task may wait.
-    pub async fn next_unmoved_logs(&self) -> AttemptToMove {
+    pub(crate) async fn next_unmoved_logs(&self) -> AttemptToMove {
         self.log_store.0.due.next().await
     }
 
@@ -128,7 +130,7 @@ impl Ops {
     ///
     /// # Errors
     /// Its credentials cannot be used.
-    pub async fn check_log_store(&self) -> Result<(), String> {
+    pub(crate) async fn check_log_store(&self) -> Result<(), LogStoreError> {
         match self.objects().await {
             Ok(_) => Ok(()),
             // The file system may be mounted later.
@@ -138,6 +140,7 @@ impl Ops {
                     Some(LogStoreAddress::Directory(_))
                 ) =>
             {
+                let problem = problem.to_string();
                 tracing::warn!(problem, "logs cannot be moved to the log store");
                 self.set_log_store_problem(Some(problem));
                 Ok(())
@@ -146,8 +149,9 @@ impl Ops {
         }
     }
 
-    /// Checks with requests whether the log store works. Returns its address, and the error. `None`: there is none.
-    pub async fn try_log_store(&self) -> Option<(String, Result<(), String>)> {
+    /// Checks with requests whether the log store works. Returns its address, and the error.
+    /// `None`: there is none.
+    pub(crate) async fn try_log_store(&self) -> Option<(String, Result<(), LogStoreError>)> {
         let address = self.log_store.0.address.as_ref()?.to_string();
         let tried = match self.objects().await {
             Ok(Some(objects)) => try_objects(&objects).await,
@@ -157,12 +161,13 @@ impl Ops {
         Some((address, tried))
     }
 
-    /// Moves the logs of an attempt to the log store. It has ended and has no process. May be repeated.
+    /// Moves the logs of an attempt to the log store. It has ended and has no process. May be
+    /// repeated.
     ///
     /// # Errors
     /// They were not moved, or not completely.
-    pub async fn move_logs(&self, id: AttemptId) -> Result<(), NotMoved> {
-        let Some(objects) = self.objects().await.map_err(NotMoved::Unavailable)? else {
+    pub(crate) async fn move_logs(&self, id: AttemptId) -> Result<(), NotMoved> {
+        let Some(objects) = self.objects().await? else {
             return Ok(());
         };
         let _only = self.log_store.0.runs.lock(&id.run.to_string()).await;
@@ -177,11 +182,12 @@ impl Ops {
         move_attempt(&objects, logs).await
     }
 
-    /// Returns whether an attempt has ended and its logs are in the home, all of them if it was on a runner.
+    /// Returns whether an attempt has ended and its logs are in the home, all of them if it was on
+    /// a runner.
     ///
     /// # Errors
     /// A failure of the store or the disk.
-    pub async fn has_ended_logs(&self, id: AttemptId) -> Result<bool, NotMoved> {
+    pub(crate) async fn has_ended_logs(&self, id: AttemptId) -> Result<bool, NotMoved> {
         let row = self
             .store
             .read(|connection| attempt_row(connection, id.run, id.n))
@@ -201,7 +207,8 @@ impl Ops {
         Ok(blocking(move || logs.are_kept()).await?)
     }
 
-    /// Returns the logs of an attempt in the log store. `None`: they are in the home or at a runner.
+    /// Returns the logs of an attempt in the log store. `None`: they are in the home or at a
+    /// runner.
     pub(super) async fn stored_logs(
         &self,
         run: &Run,
@@ -219,10 +226,10 @@ impl Ops {
         }
         let moved = logs.moved().map_err(failed)?;
         if let Some(moved) = moved.as_ref().filter(|_| !self.has_log_store()) {
-            let place = moved.address.as_ref().map_or_else(String::new, |address| {
-                format!("; they were moved to {address}")
-            });
-            return Err(away(format!("the configuration has no log_store{place}")));
+            return Err(away(format!(
+                "the configuration has no log_store; they were moved to {}",
+                moved.address
+            )));
         }
         if !self.has_log_store() {
             return Ok(None);
@@ -243,13 +250,13 @@ impl Ops {
                 return Ok(None);
             };
             let index = match moved {
-                Some(moved) => Some((moved.logs, moved.address)),
+                Some(moved) => Some((moved.logs, Some(moved.address))),
                 None => read_index(&objects, &place)
                     .await
-                    .map_err(|error| format!("{}: {error}", objects.address()))?
+                    .map_err(LogStoreError::of(&objects))?
                     .map(|logs| (logs, None)),
             };
-            Ok(index.map(|(logs, moved_to)| {
+            Ok::<_, LogStoreError>(index.map(|(logs, moved_to)| {
                 Arc::new(StoredAttempt {
                     objects,
                     place: place.clone(),
@@ -272,10 +279,11 @@ impl Ops {
             Err(problem)
                 if !is_moved && host.is_some_and(|host| self.runners.is_connected(host)) =>
             {
+                let problem = problem.to_string();
                 tracing::warn!(run = run.name, problem, "the log store cannot be read");
                 Ok(None)
             }
-            Err(problem) => Err(away(problem)),
+            Err(problem) => Err(away(problem.to_string())),
         }
     }
 
@@ -284,14 +292,15 @@ impl Ops {
     /// # Errors
     /// Some may be left.
     pub(super) async fn remove_stored_logs(&self, run: RunId) -> Result<(), String> {
-        let Some(objects) = self.objects().await? else {
+        let failed = |error: LogStoreError| error.to_string();
+        let Some(objects) = self.objects().await.map_err(failed)? else {
             return Ok(());
         };
         let id = run.to_string();
         let _only = self.log_store.0.runs.lock(&id).await;
         locked(&self.log_store.0.removed).insert(run);
         self.log_store.0.due.forget(run);
-        remove_run(&objects, &id).await?;
+        remove_run(&objects, &id).await.map_err(failed)?;
         locked(&self.log_store.0.indexes).retain(|place, _| !place.starts_with(&id));
         Ok(())
     }

@@ -1,36 +1,79 @@
 //! Moves the logs of one attempt to the log store.
 //!
-//! Each step can be repeated. The order makes every crash harmless: the objects, their index, a check of both, the record in the home, and
-//! only then the removal of the files.
+//! Each step can be repeated. The order makes every crash harmless: the objects, their index, a
+//! check of both, the record in the home, and only then the removal of the files.
 
-use crate::client::random_hex;
 use crate::config::Home;
 use crate::failpoint::failpoint;
 use crate::files;
-use crate::link::LogFile;
+use crate::hub_client::random_hex;
 use crate::logs::kept::AttemptLogs;
 use crate::logs::stored::{INDEX, INDEX_BYTES_MAX, MovedLogs, StoredLogs, object_name, place};
 use crate::objects::{ObjectError, Objects, PART_BYTES};
 use crate::ops::AttemptId;
+use crate::protocol::LogFileDigest;
+use adjutant_core::hex;
+use adjutant_core::units::duration;
 use sha2::{Digest, Sha256};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use tokio::task::JoinError;
 
 /// How long a check of the log store may take. Shorter than a client waits for a reply.
 const TRY_MAX: Duration = Duration::from_secs(8);
 /// The prefix of the objects of checks.
 const CHECK_PREFIX: &str = "adj-check";
 
+/// Why the log store cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LogStoreError {
+    #[error("{address}: {problem}")]
+    Opening { address: String, problem: String },
+    #[error(transparent)]
+    Task(#[from] JoinError),
+    #[error("{address}: {source}")]
+    Objects {
+        address: String,
+        source: ObjectError,
+    },
+    #[error("{step}: {source}")]
+    Check {
+        step: &'static str,
+        source: ObjectError,
+    },
+    #[error("an object that was stored is not there")]
+    NotThere,
+    #[error("no reply in {}", duration::of(TRY_MAX))]
+    NoReply,
+}
+
+impl LogStoreError {
+    /// Returns an error of the objects at their address.
+    pub(super) fn of(objects: &Objects) -> impl Fn(ObjectError) -> Self {
+        move |source| Self::Objects {
+            address: objects.address().to_string(),
+            source,
+        }
+    }
+}
+
 /// Why the logs of an attempt were not moved.
 #[derive(Debug, thiserror::Error)]
 pub enum NotMoved {
-    /// The log store or the store cannot be reached or refuses, or the disk is full. A retry can succeed.
+    /// The log store or the store cannot be reached or refuses, or the disk is full. A retry can
+    /// succeed.
     #[error("{0}")]
     Unavailable(String),
     /// The files of the attempt cannot be moved.
     #[error("{0}")]
     Files(String),
+}
+
+impl From<LogStoreError> for NotMoved {
+    fn from(error: LogStoreError) -> Self {
+        Self::Unavailable(error.to_string())
+    }
 }
 
 impl From<ObjectError> for NotMoved {
@@ -56,7 +99,7 @@ impl From<io::Error> for NotMoved {
 ///
 /// # Errors
 /// They were not moved, or not completely.
-pub async fn move_attempt(objects: &Objects, logs: AttemptLogs) -> Result<(), NotMoved> {
+pub(crate) async fn move_attempt(objects: &Objects, logs: AttemptLogs) -> Result<(), NotMoved> {
     let moved = store_attempt(objects, &logs).await?;
     remove_files(logs, moved).await
 }
@@ -65,7 +108,10 @@ pub async fn move_attempt(objects: &Objects, logs: AttemptLogs) -> Result<(), No
 ///
 /// # Errors
 /// They were not stored, or not completely.
-pub async fn store_attempt(objects: &Objects, logs: &AttemptLogs) -> Result<MovedLogs, NotMoved> {
+pub(crate) async fn store_attempt(
+    objects: &Objects,
+    logs: &AttemptLogs,
+) -> Result<MovedLogs, NotMoved> {
     let reading = logs.clone();
     if let Some(moved) = blocking(move || reading.moved()).await? {
         return Ok(moved);
@@ -74,12 +120,13 @@ pub async fn store_attempt(objects: &Objects, logs: &AttemptLogs) -> Result<Move
     let stored = blocking(move || StoredLogs::of(&reading)).await?;
     upload(objects, logs, &stored).await?;
     Ok(MovedLogs {
-        address: Some(objects.address().to_string()),
+        address: objects.address().to_string(),
         logs: stored,
     })
 }
 
-/// Records that the logs of an attempt are in the log store, and removes the files. May be repeated.
+/// Records that the logs of an attempt are in the log store, and removes the files. May be
+/// repeated.
 ///
 /// # Errors
 /// Some files are left.
@@ -105,12 +152,12 @@ pub async fn remove_files(logs: AttemptLogs, moved: MovedLogs) -> Result<(), Not
 ///
 /// # Errors
 /// Some may be left.
-pub async fn remove_run(objects: &Objects, run_id: &str) -> Result<(), String> {
-    let failed = |error: ObjectError| format!("{}: {error}", objects.address());
+pub(crate) async fn remove_run(objects: &Objects, run_id: &str) -> Result<(), LogStoreError> {
+    let failed = LogStoreError::of(objects);
     let mut names: Vec<String> = objects
         .list(run_id)
         .await
-        .map_err(failed)?
+        .map_err(&failed)?
         .into_keys()
         .collect();
     // Without its index, the rest of an attempt counts as not stored.
@@ -119,7 +166,7 @@ pub async fn remove_run(objects: &Objects, run_id: &str) -> Result<(), String> {
         objects
             .delete(&format!("{run_id}/{name}"))
             .await
-            .map_err(failed)?;
+            .map_err(&failed)?;
     }
     Ok(())
 }
@@ -128,12 +175,12 @@ pub async fn remove_run(objects: &Objects, run_id: &str) -> Result<(), String> {
 ///
 /// # Errors
 /// One of these has failed or took too long.
-pub async fn try_objects(objects: &Objects) -> Result<(), String> {
+pub(crate) async fn try_objects(objects: &Objects) -> Result<(), LogStoreError> {
     let name = random_hex::<8>();
     let path = format!("{CHECK_PREFIX}/{name}");
     let bytes = name.clone().into_bytes();
     let tried = async {
-        let failed = |what: &'static str| move |error: ObjectError| format!("{what}: {error}");
+        let failed = |step| move |source| LogStoreError::Check { step, source };
         objects
             .put(&path, bytes.clone())
             .await
@@ -155,19 +202,19 @@ pub async fn try_objects(objects: &Objects) -> Result<(), String> {
         if is_there {
             Ok(())
         } else {
-            Err("an object that was stored is not there".to_owned())
+            Err(LogStoreError::NotThere)
         }
     };
     tokio::time::timeout(TRY_MAX, tried)
         .await
-        .unwrap_or_else(|_| Err(format!("no reply in {} s", TRY_MAX.as_secs())))
+        .unwrap_or(Err(LogStoreError::NoReply))
 }
 
 /// Lists the attempts with a readable log in a home. Blocks.
 ///
 /// # Errors
 /// The directory cannot be read.
-pub fn attempts_with_logs(home: &Home) -> io::Result<Vec<AttemptId>> {
+pub(crate) fn attempts_with_logs(home: &Home) -> io::Result<Vec<AttemptId>> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(home.logs_dir())? {
         found.extend(entry?.file_name().to_str().and_then(attempt_of));
@@ -236,7 +283,7 @@ async fn upload_file(
     objects: &Objects,
     name: &str,
     logs: &AttemptLogs,
-    file: &LogFile,
+    file: &LogFileDigest,
 ) -> Result<(), NotMoved> {
     let sending = Arc::new(Mutex::new((0_u64, Sha256::new())));
     let next = || {
@@ -251,13 +298,7 @@ async fn upload_file(
             *at += part.len() as u64;
             hash.update(&part);
             // The last part completes the object, which its name says to have this hash.
-            let digest = || {
-                hash.clone()
-                    .finalize()
-                    .iter()
-                    .map(|byte| format!("{byte:02x}"))
-                    .collect::<String>()
-            };
+            let digest = || hex(hash.clone().finalize());
             if *at == file.bytes && digest() != file.sha256 {
                 return Err(io::Error::other(
                     "a file of the logs has changed after the attempt's end",

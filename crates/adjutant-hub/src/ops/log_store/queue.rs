@@ -1,4 +1,5 @@
-//! The attempts whose logs are to be moved: in the order of their arrival, at most one of each run at a time.
+//! The attempts whose logs are to be moved: in the order of their arrival, at most one of each run
+//! at a time.
 
 use crate::ops::AttemptId;
 use adjutant_core::RunId;
@@ -32,7 +33,7 @@ impl MoveQueue {
     }
 
     /// Adds an attempt at the end, unless it waits already.
-    pub fn add(&self, id: AttemptId) {
+    pub(super) fn add(&self, id: AttemptId) {
         let mut state = self.state();
         if state.known.insert(id) {
             state.waiting.push_back(id);
@@ -42,7 +43,7 @@ impl MoveQueue {
     }
 
     /// Removes the attempts of a run that wait.
-    pub fn forget(&self, run: RunId) {
+    pub(super) fn forget(&self, run: RunId) {
         let mut state = self.state();
         state.waiting.retain(|id| id.run != run);
         state.known.retain(|id| id.run != run);
@@ -66,7 +67,7 @@ impl MoveQueue {
     }
 
     /// Waits for an attempt that can be taken. Only one task may wait.
-    pub async fn next(&self) -> AttemptToMove {
+    pub(super) async fn next(&self) -> AttemptToMove {
         loop {
             match self.take() {
                 Some(taken) => return taken,
@@ -78,7 +79,7 @@ impl MoveQueue {
 
 /// An attempt whose logs are being moved. No other of its run is taken until this is dropped.
 #[derive(Debug)]
-pub struct AttemptToMove {
+pub(crate) struct AttemptToMove {
     pub id: AttemptId,
     queue: MoveQueue,
 }

@@ -1,11 +1,13 @@
-//! Removing the workspace of a run whose changes are not wanted. Its snapshots remain until the run is removed.
+//! Removing the workspace of a run whose changes are not wanted. Its snapshots remain until the run
+//! is removed.
 
+use super::target::Target;
 use crate::failpoint::failpoint;
 use crate::git;
 use crate::ops::changes::view as snapshot_view;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{Workspace, unfinished_in};
-use crate::view::{DiscardRun, DiscardView};
+use crate::view::{DiscardRun, DiscardView, SnapshotView};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, RunState, WorkspaceState};
 use std::path::Path;
@@ -14,9 +16,56 @@ use tokio::sync::OwnedMutexGuard;
 
 /// Maximum number of files that an error names as lost.
 const NAMED_MAX: usize = 10;
+/// What a run must be for its workspace to be discarded.
+const WANTED: &str = "discarded; pause or cancel it first";
+
+/// What was found of a workspace.
+#[derive(Debug, Clone, Copy)]
+struct FoundWork {
+    has_tree: bool,
+    /// The machine stopped before all its files were on disk.
+    is_torn: bool,
+    was_discarded: bool,
+}
+
+/// What has to be kept of a workspace before it is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum WorkToKeep {
+    /// Its tree and its commits.
+    Tree,
+    /// Nothing is there, or the caller accepts its loss.
+    Nothing,
+    /// Nothing, because the workspace was discarded before.
+    WasDiscarded,
+    /// Files of which no snapshot can be taken.
+    Torn,
+}
+
+impl FoundWork {
+    /// Returns what has to be kept. `force`: nothing is worth keeping that no snapshot can have.
+    fn to_keep(self, force: bool) -> WorkToKeep {
+        if self.has_tree {
+            WorkToKeep::Tree
+        } else if self.was_discarded {
+            WorkToKeep::WasDiscarded
+        } else if self.is_torn && !force {
+            WorkToKeep::Torn
+        } else {
+            WorkToKeep::Nothing
+        }
+    }
+}
+
+/// What was kept of a workspace.
+enum KeptWork {
+    Snapshot(Box<SnapshotView>),
+    Nothing,
+    WasDiscarded,
+}
 
 impl Ops {
-    /// Takes a snapshot of the tree of an isolated run that has stopped or ended, and removes its workspace.
+    /// Takes a snapshot of the tree of an isolated run that has stopped or ended, and removes its
+    /// workspace.
     ///
     /// # Errors
     /// Unknown or foreign; live; not isolated; files would be lost; git or the disk failed.
@@ -30,12 +79,7 @@ impl Ops {
     async fn discard_run(&self, caller: Caller, call: DiscardRun) -> Result<DiscardView, OpError> {
         let only = Arc::clone(&self.tree_changes).lock_owned().await;
         let earlier = self.stored_reply(&caller)?;
-        let target = self.target(
-            &caller.who,
-            Action::Discard,
-            &call.run,
-            "discarded; pause or cancel it first",
-        );
+        let target = self.target(&caller.who, Action::Discard, &call.run, WANTED);
         if let Some(earlier) = earlier {
             // The hub may have died before the removal.
             if let Some(target) = target
@@ -54,91 +98,129 @@ impl Ops {
             path: target.workspace.path.clone(),
             ..DiscardView::default()
         };
-        let scratch = match self.scratch_of(&target.run).await {
-            // Nothing can be kept without it.
-            Err(OpError::Git(git::GitError::RepositoryGone { .. })) if call.force => None,
-            found => Some(found?),
-        };
-        if let Some(scratch) = scratch.as_ref().filter(|scratch| scratch.has_tree()) {
-            let taken = self
-                .take_snapshot(scratch, &target.run, SnapshotCause::Discard)
-                .await?;
-            if !taken.unsaved.is_empty() && !call.force {
-                let named: Vec<&str> = taken
-                    .snapshot
-                    .left_out
-                    .iter()
-                    .take(NAMED_MAX)
-                    .map(String::as_str)
-                    .collect();
-                let (named, torn) = (named.join(", "), torn_note(&target.workspace.path)?);
-                let problem = format!(
-                    "these files would be lost, because no snapshot can have them: {named}; copy them, or use --force{torn}"
-                );
-                return Err(Denied::conflict("workspace", problem).into());
-            }
-            match git::keep_commits(scratch, target.run.id).await {
-                // Its files are kept anyway.
-                Err(error) if call.force => {
-                    tracing::warn!(%error, run = %target.run.id, "the commits in a discarded workspace cannot be kept")
+        match self.keep_work(&target, call.force).await? {
+            KeptWork::Snapshot(kept) => view.kept = Some(*kept),
+            KeptWork::Nothing => {}
+            KeptWork::WasDiscarded => {
+                if call.force {
+                    git::remove_torn_workspaces(Path::new(&target.workspace.path)).await?;
                 }
-                kept => drop(kept?),
+                view.was_discarded = true;
+                return Ok(view);
             }
-            view.kept = Some(snapshot_view(target.run.id, &taken.snapshot));
-        } else if target.workspace.state == WorkspaceState::Discarded {
-            if call.force {
-                git::remove_torn_workspaces(Path::new(&target.workspace.path)).await?;
-            }
-            view.was_discarded = true;
-            return Ok(view);
-        } else if scratch.as_ref().is_some_and(git::Scratch::is_torn) && !call.force {
-            let (path, why) = (
-                &target.workspace.path,
-                "the machine stopped before all its files were on disk",
-            );
-            let torn = torn_note(path)?;
-            let problem = format!(
-                "no snapshot can be taken of {path}: {why}; copy what you need, then use --force{torn}"
-            );
-            return Err(Denied::conflict("workspace", problem).into());
         }
-        drop(scratch);
-        let (id, path, reply) = (target.run.id, target.workspace.path.clone(), view.clone());
-        let text = view
-            .kept
-            .as_ref()
-            .map_or_else(String::new, |kept| format!("kept as snapshot {}", kept.n));
-        let view = self
-            .write(caller, move |tx, who| {
-                let run = tx.run(id)?;
-                // It may have been resumed since.
-                if run.state.is_live() || run.state == RunState::Queued {
-                    return Err(Denied::WrongState {
-                        run: run.name.clone(),
-                        state: run.state.word(),
-                        wanted: "discarded; pause or cancel it first",
-                    }
-                    .into());
-                }
-                // Another one may have been started in it.
-                if let Some(other) = unfinished_in(tx.connection(), &path, id)?.first() {
-                    return Err(Denied::conflict(
-                        "run",
-                        format!("{other} works in its workspace: wait for it, or cancel it"),
-                    )
-                    .into());
-                }
-                tx.discard_workspace(&run, who, &text)?;
-                Ok(reply)
-            })
-            .await?;
+        let view = self.record_discard(caller, &target, view).await?;
         failpoint!("discard.before_removal");
         self.remove_directories(only, target.workspace, call.force)
             .await?;
         Ok(view)
     }
 
-    /// Removes the directory of a discarded workspace; with `force` also the earlier ones that a crash of the machine has left.
+    /// Keeps what is in the workspace of a run, or refuses to discard it. With `force`, what cannot
+    /// be kept is lost.
+    async fn keep_work(&self, target: &Target, force: bool) -> Result<KeptWork, OpError> {
+        let Target { run, workspace } = target;
+        let scratch = match self.scratch_of(run).await {
+            // Nothing can be kept without it.
+            Err(OpError::Git(git::GitError::RepositoryGone { .. })) if force => None,
+            found => Some(found?),
+        };
+        let found = FoundWork {
+            has_tree: scratch.as_ref().is_some_and(git::Scratch::has_tree),
+            is_torn: scratch.as_ref().is_some_and(git::Scratch::is_torn),
+            was_discarded: workspace.state == WorkspaceState::Discarded,
+        };
+        match (found.to_keep(force), &scratch) {
+            (WorkToKeep::Tree, Some(scratch)) => {
+                let kept = self.keep_tree(scratch, target, force).await?;
+                Ok(KeptWork::Snapshot(Box::new(kept)))
+            }
+            (WorkToKeep::Tree | WorkToKeep::Nothing, _) => Ok(KeptWork::Nothing),
+            (WorkToKeep::WasDiscarded, _) => Ok(KeptWork::WasDiscarded),
+            (WorkToKeep::Torn, _) => {
+                let (path, why) = (
+                    &workspace.path,
+                    "the machine stopped before all its files were on disk",
+                );
+                let torn = torn_note(path)?;
+                let problem = format!(
+                    "no snapshot can be taken of {path}: {why}; copy what you need, then use --force{torn}"
+                );
+                Err(Denied::conflict("workspace", problem).into())
+            }
+        }
+    }
+
+    /// Takes a snapshot of a workspace, and keeps its commits. Files that no snapshot can have are
+    /// lost only with `force`.
+    async fn keep_tree(
+        &self,
+        scratch: &git::Scratch,
+        target: &Target,
+        force: bool,
+    ) -> Result<SnapshotView, OpError> {
+        let run = &target.run;
+        let taken = self
+            .take_snapshot(scratch, run, SnapshotCause::Discard)
+            .await?;
+        if !taken.unsaved.is_empty() && !force {
+            let left_out = taken.snapshot.left_out.iter().take(NAMED_MAX);
+            let named: Vec<&str> = left_out.map(String::as_str).collect();
+            let (named, torn) = (named.join(", "), torn_note(&target.workspace.path)?);
+            let problem = format!(
+                "these files would be lost, because no snapshot can have them: {named}; copy them, or use --force{torn}"
+            );
+            return Err(Denied::conflict("workspace", problem).into());
+        }
+        match git::keep_commits(scratch, run.id).await {
+            // Its files are kept anyway.
+            Err(error) if force => {
+                tracing::warn!(%error, run = %run.id, "the commits in a discarded workspace cannot be kept")
+            }
+            kept => drop(kept?),
+        }
+        Ok(snapshot_view(run.id, &taken.snapshot))
+    }
+
+    /// Records that a workspace is discarded, before it is removed.
+    async fn record_discard(
+        &self,
+        caller: Caller,
+        target: &Target,
+        view: DiscardView,
+    ) -> Result<DiscardView, OpError> {
+        let (id, path) = (target.run.id, target.workspace.path.clone());
+        let text = view
+            .kept
+            .as_ref()
+            .map_or_else(String::new, |kept| format!("kept as snapshot {}", kept.n));
+        self.write(caller, move |tx, who| {
+            let run = tx.run(id)?;
+            // It may have been resumed since.
+            if run.state.is_live() || run.state == RunState::Queued {
+                return Err(Denied::WrongState {
+                    run: run.name.clone(),
+                    state: run.state.word(),
+                    wanted: WANTED,
+                }
+                .into());
+            }
+            // Another one may have been started in it.
+            if let Some(other) = unfinished_in(tx.connection(), &path, id)?.first() {
+                return Err(Denied::conflict(
+                    "run",
+                    format!("{other} works in its workspace: wait for it, or cancel it"),
+                )
+                .into());
+            }
+            tx.discard_workspace(&run, who, &text)?;
+            Ok(view)
+        })
+        .await
+    }
+
+    /// Removes the directory of a discarded workspace; with `force` also the earlier ones that a
+    /// crash of the machine has left.
     async fn remove_directories(
         &self,
         only: OwnedMutexGuard<()>,
@@ -175,4 +257,47 @@ fn torn_note(path: &str) -> Result<String, OpError> {
             torn.join(", ")
         ),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const EMPTY: FoundWork = FoundWork {
+        has_tree: false,
+        is_torn: false,
+        was_discarded: false,
+    };
+
+    #[test]
+    fn tree_is_kept_even_with_force() {
+        let found = FoundWork {
+            has_tree: true,
+            was_discarded: true,
+            ..EMPTY
+        };
+        assert_eq!(found.to_keep(false), WorkToKeep::Tree);
+        assert_eq!(found.to_keep(true), WorkToKeep::Tree);
+    }
+
+    #[test]
+    fn torn_workspace_is_lost_only_with_force() {
+        let found = FoundWork {
+            is_torn: true,
+            ..EMPTY
+        };
+        assert_eq!(found.to_keep(false), WorkToKeep::Torn);
+        assert_eq!(found.to_keep(true), WorkToKeep::Nothing);
+    }
+
+    #[test]
+    fn workspace_is_discarded_once() {
+        let found = FoundWork {
+            was_discarded: true,
+            is_torn: true,
+            ..EMPTY
+        };
+        assert_eq!(found.to_keep(false), WorkToKeep::WasDiscarded);
+        assert_eq!(EMPTY.to_keep(false), WorkToKeep::Nothing);
+    }
 }

@@ -1,13 +1,12 @@
 //! Recovery of merges, discards and undos that were interrupted by the death of the hub.
 
-use crate::config;
-use crate::files;
 use crate::git::{self, Git, Identity, RecoveryOutcome, Repo, Scratch, Update};
 use crate::ops::{OpError, Ops};
 use crate::store::{
     Merge, discarded_workspaces, last_merges, merges_under_way, resolved_below, run_by_id,
     undos_under_way,
 };
+use crate::{config, files};
 use adjutant_core::RunId;
 use std::path::Path;
 use std::time::Duration;
@@ -20,10 +19,10 @@ const PROVEN_MAX: u32 = 1000;
 const END_MAX: Duration = Duration::from_secs(10);
 
 impl Ops {
-    /// Completes or reverts every interrupted merge, and completes every interrupted discard. Failures are logged,
-    /// and retried by the next merge and the next hub. Interrupted undos are recorded: the user completes them, because nothing has
-    /// prevented changes of the files since.
-    pub async fn recover_tree_changes(&self) {
+    /// Completes or reverts every interrupted merge, and completes every interrupted discard.
+    /// Failures are logged, and retried by the next merge and the next hub. Interrupted undos are
+    /// recorded: the user completes them, because nothing has prevented changes of the files since.
+    pub(crate) async fn recover_tree_changes(&self) {
         let _only = self.tree_changes.lock().await;
         let deadline = tokio::time::Instant::now() + RECOVERY_MAX;
         if tokio::time::timeout_at(deadline, self.recover_all(None))
@@ -62,8 +61,8 @@ impl Ops {
         }
     }
 
-    /// Recovers the last merges that are recorded as complete and have left their lock: the machine stopped, and its disk has not kept
-    /// what it had confirmed.
+    /// Recovers the last merges that are recorded as complete and have left their lock: the machine
+    /// stopped, and its disk has not kept what it had confirmed.
     async fn prove_merges(&self) {
         let ended = match self
             .store
@@ -132,7 +131,7 @@ impl Ops {
     }
 
     /// Waits until no tree is being changed, so that the next hub finds a consistent state.
-    pub async fn end_tree_changes(&self) {
+    pub(crate) async fn end_tree_changes(&self) {
         if tokio::time::timeout(END_MAX, self.tree_changes.lock())
             .await
             .is_err()
@@ -141,7 +140,8 @@ impl Ops {
         }
     }
 
-    /// Recovers the merges of one repository, or of all. The caller holds the lock for tree changes.
+    /// Recovers the merges of one repository, or of all. The caller holds the lock for tree
+    /// changes.
     pub(super) async fn recover_all(&self, repository: Option<&str>) {
         let under_way = match self.store.read(merges_under_way) {
             Ok(under_way) => under_way,
@@ -196,7 +196,8 @@ impl Ops {
         Ok(self.store.write(end).await?)
     }
 
-    /// Lists the runs whose conflicts a merged run resolves, each with the snapshot that it was given of it.
+    /// Lists the runs whose conflicts a merged run resolves, each with the snapshot that it was
+    /// given of it.
     async fn resolved_snapshots(&self, merge: &Merge) -> Result<Vec<(RunId, u32)>, OpError> {
         let pairs = self
             .store
@@ -234,7 +235,7 @@ impl Ops {
             .home
             .runs_dir()
             .join(run)
-            .join(format!("git-{}", crate::client::random_hex::<8>()));
+            .join(format!("git-{}", crate::hub_client::random_hex::<8>()));
         Ok(Scratch::new(repo, &self.home.dir, &dir).await?)
     }
 

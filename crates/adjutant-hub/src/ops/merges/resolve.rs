@@ -9,8 +9,9 @@ use adjutant_core::{AgentName, Denied, HarnessKind, Isolation, RunId};
 use std::collections::BTreeMap;
 
 impl Ops {
-    /// Starts an isolated run, based on the commit that the user has checked out, to resolve the conflicts. Merging
-    /// that run also counts as merging this one. `changes`: a commit whose difference from its parent is what is merged.
+    /// Starts an isolated run, based on the commit that the user has checked out, to resolve the
+    /// conflicts. Merging that run also counts as merging this one. `changes`: a commit whose
+    /// difference from its parent is what is merged.
     pub(super) async fn resolve(
         &self,
         caller: Caller,

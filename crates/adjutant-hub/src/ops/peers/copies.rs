@@ -1,15 +1,17 @@
-//! Copies of chats of peers: starting and ending them, and continuing them with the entries that arrive.
+//! Copies of chats of peers: starting and ending them, and continuing them with the entries that
+//! arrive.
 
 use super::known;
 use crate::clock;
+use crate::config::Config;
 use crate::failpoint::failpoint;
-use crate::link::peer::{KEY_BYTES_MAX, ReadShared, SharedEntry, SharedPage};
 use crate::ops::chats::{ChatCaller, shown_chat, storable};
 use crate::ops::{Caller, OpError, Ops};
 use crate::peer::{PeerError, PeerHub};
+use crate::protocol::peer::{KEY_BYTES_MAX, ReadShared, SharedEntry, SharedPage};
 use crate::store::{
-    Followed, FollowedPage, NewChat, RemoteEntry, StoreError, chat_by_id, followed_chat,
-    followed_chats, followed_remote, has_followed, peer_by_id, peer_by_name,
+    Connection, Followed, FollowedPage, NewChat, Peer, RemoteEntry, StoreError, Tx, chat_by_id,
+    followed_chat, followed_chats, followed_remote, has_followed, peer_by_id, peer_by_name,
 };
 use crate::view::{ChatView, FollowChat, UnfollowChat};
 use adjutant_core::chat::{
@@ -25,13 +27,14 @@ const PAGE_ENTRIES_MAX: usize = 1_000;
 /// Longest text of an entry that is accepted, in bytes.
 const TEXT_BYTES_MAX: usize = MESSAGE_BYTES_MAX + 64 * 1024;
 
-/// The problems of the connections to peers, by chat. Only for display: the next hub finds them again.
+/// The problems of the connections to peers, by chat. Only for display: the next hub finds them
+/// again.
 #[derive(Debug, Clone, Default)]
-pub struct LinkStates(Arc<Mutex<BTreeMap<i64, String>>>);
+pub(crate) struct FollowedStates(Arc<Mutex<BTreeMap<i64, String>>>);
 
-impl LinkStates {
+impl FollowedStates {
     /// Sets or clears the problem of a chat. Returns whether it had one.
-    pub fn set(&self, chat: ChatId, problem: Option<String>) -> bool {
+    pub(crate) fn set(&self, chat: ChatId, problem: Option<String>) -> bool {
         let mut problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match problem {
             Some(problem) => problems.insert(chat.0, problem),
@@ -52,7 +55,7 @@ impl LinkStates {
 
 /// The result of one step of continuing a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FollowStep {
+pub(crate) enum FollowStep {
     /// The copy has new entries or changes; the next step can follow at once.
     Continued,
     /// The peer had nothing new.
@@ -61,11 +64,74 @@ pub enum FollowStep {
     Ended,
 }
 
+/// A copy to start.
+struct NewCopy {
+    title: String,
+    owner: Principal,
+    /// The number of the chat at the peer.
+    remote: i64,
+}
+
+fn start_copy(
+    tx: &mut Tx<'_>,
+    config: &Config,
+    peer: &Peer,
+    copy: NewCopy,
+) -> Result<ChatId, StoreError> {
+    let NewCopy {
+        title,
+        owner,
+        remote,
+    } = copy;
+    let starter = PeerParticipant {
+        peer: peer.name.clone(),
+        speaker: Speaker::of_name("hub"),
+    };
+    let chat = tx.start_chat(&NewChat {
+        kind: ChatKind::Chat,
+        title,
+        scope: Scope { owner, root: None },
+        private: false,
+        pair: None,
+        template: None,
+        instructions: None,
+        window: config.chats.window,
+        turns_max: config.chats.turns_max,
+        branch_of: None,
+        started_name: starter.to_string(),
+        started_by: Participant::Peer(starter),
+    })?;
+    tx.follow_chat(chat.id, peer.id, &peer.name, remote)?;
+    Ok(chat.id)
+}
+
+/// Refuses a copy beyond the limits for all peers and for this one.
+fn check_can_follow(connection: &Connection, peer: i64) -> Result<(), StoreError> {
+    let followed = followed_chats(connection)?;
+    let of_peer = followed
+        .iter()
+        .filter(|followed| followed.peer == Some(peer))
+        .count();
+    let (what, limit) = if followed.len() >= FOLLOWED_MAX {
+        ("followed chats", FOLLOWED_MAX)
+    } else if of_peer >= FOLLOWED_OF_PEER_MAX {
+        ("followed chats of one hub", FOLLOWED_OF_PEER_MAX)
+    } else {
+        return Ok(());
+    };
+    Err(Denied::Limit {
+        what,
+        limit: limit as u64,
+    }
+    .into())
+}
+
 impl Ops {
     /// Starts a copy of a peer's chat, or finds the one that exists.
     ///
     /// # Errors
-    /// The caller is not the person, the peer is unknown or cannot be reached, or does not share the chat.
+    /// The caller is not the person, the peer is unknown or cannot be reached, or does not share
+    /// the chat.
     pub async fn follow_chat(&self, caller: Caller, call: FollowChat) -> Result<ChatView, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
         // A repeated call does not need the peer.
@@ -110,46 +176,17 @@ impl Ops {
             let id = match followed_remote(tx.connection(), peer.id, remote)? {
                 Some(followed) => followed.chat,
                 None => {
-                    let followed = followed_chats(tx.connection())?;
-                    if followed.len() >= FOLLOWED_MAX {
-                        return Err(Denied::Limit {
-                            what: "followed chats",
-                            limit: FOLLOWED_MAX as u64,
-                        }
-                        .into());
-                    }
-                    if followed
-                        .iter()
-                        .filter(|followed| followed.peer == Some(peer.id))
-                        .count()
-                        >= FOLLOWED_OF_PEER_MAX
-                    {
-                        return Err(Denied::Limit {
-                            what: "followed chats of one hub",
-                            limit: FOLLOWED_OF_PEER_MAX as u64,
-                        }
-                        .into());
-                    }
-                    let starter = PeerParticipant {
-                        peer: peer.name.clone(),
-                        speaker: Speaker::of_name("hub"),
-                    };
-                    let chat = tx.start_chat(&NewChat {
-                        kind: ChatKind::Chat,
-                        title,
-                        scope: Scope { owner, root: None },
-                        private: false,
-                        pair: None,
-                        template: None,
-                        instructions: None,
-                        window: config.chats.window,
-                        turns_max: config.chats.turns_max,
-                        branch_of: None,
-                        started_name: starter.to_string(),
-                        started_by: Participant::Peer(starter),
-                    })?;
-                    tx.follow_chat(chat.id, peer.id, &peer.name, remote)?;
-                    chat.id
+                    check_can_follow(tx.connection(), peer.id)?;
+                    start_copy(
+                        tx,
+                        &config,
+                        &peer,
+                        NewCopy {
+                            title,
+                            owner,
+                            remote,
+                        },
+                    )?
                 }
             };
             let chat = tx.chat(id)?;
@@ -167,7 +204,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or the chat is no such copy.
-    pub async fn unfollow_chat(
+    pub(crate) async fn unfollow_chat(
         &self,
         caller: Caller,
         call: UnfollowChat,
@@ -196,7 +233,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn chats_to_follow(&self) -> Result<Vec<ChatId>, OpError> {
+    pub(crate) fn chats_to_follow(&self) -> Result<Vec<ChatId>, OpError> {
         Ok(self.store.read(|connection| {
             let mut chats = Vec::new();
             for followed in followed_chats(connection)? {
@@ -217,7 +254,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn follows_chats(&self) -> Result<bool, OpError> {
+    pub(crate) fn follows_chats(&self) -> Result<bool, OpError> {
         Ok(self.store.read(has_followed)?)
     }
 
@@ -225,7 +262,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store, or the peer's address, token or certificate cannot be used.
-    pub async fn hub_of_chat(
+    pub(crate) async fn hub_of_chat(
         &self,
         chat: ChatId,
     ) -> Result<Option<Result<PeerHub, PeerError>>, OpError> {
@@ -247,7 +284,7 @@ impl Ops {
     ///
     /// # Errors
     /// The inner error: the call failed. The outer one: a failure of the store.
-    pub async fn continue_copy(
+    pub(crate) async fn continue_copy(
         &self,
         hub: &PeerHub,
         chat: ChatId,

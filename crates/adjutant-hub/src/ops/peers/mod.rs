@@ -1,20 +1,21 @@
 //! Other hubs: making them known, blocking and removing them.
 //!
-//! The token that this hub presents to a peer is in a file of the home, never in the database or in a reply.
+//! The token that this hub presents to a peer is in a file of the home, never in the database or in
+//! a reply.
 
 mod copies;
 mod outgoing;
 mod secrets;
 mod shared;
 
-pub use copies::{FollowStep, LinkStates};
-pub use outgoing::SendStep;
+pub(crate) use copies::{FollowStep, FollowedStates};
+pub(crate) use outgoing::SendStep;
 
 use super::chats::{followed_view, share_views};
 use super::{Caller, OpError, Ops, is_hash};
 use crate::clock::rfc3339;
-use crate::link::peer::ListShared;
 use crate::peer::{PeerError, PeerHub, checked_url};
+use crate::protocol::peer::ListShared;
 use crate::store::{
     ChatLink, Connection, NewToken, Peer, RemoteHub, StoreError, chat_by_id, followed_chats,
     is_token_valid, peer_by_name, peers, shared_with, token_by_name,
@@ -37,11 +38,16 @@ const CHATS_SHOWN_MAX: usize = 1_000;
 const TITLE_CHARS_MAX: usize = 200;
 
 impl Ops {
-    /// Makes a peer known that may connect to this hub. A second invitation replaces the first one's token.
+    /// Makes a peer known that may connect to this hub. A second invitation replaces the first
+    /// one's token.
     ///
     /// # Errors
     /// The caller is not the person, or a value is invalid.
-    pub async fn invite_peer(&self, caller: Caller, call: InvitePeer) -> Result<PeerView, OpError> {
+    pub(crate) async fn invite_peer(
+        &self,
+        caller: Caller,
+        call: InvitePeer,
+    ) -> Result<PeerView, OpError> {
         Self::check(&caller.who, Action::ManageHub)?;
         let InvitePeer { name, sha256 } = call;
         let name = PeerName::parse(&name)?;
@@ -87,7 +93,7 @@ impl Ops {
         } = call;
         let name = PeerName::parse(&name)?;
         let url = checked_url(&url, plain)
-            .map_err(|problem| Denied::invalid("url", problem))?
+            .map_err(|problem| Denied::invalid("url", problem.to_string()))?
             .to_string()
             .trim_end_matches('/')
             .to_owned();
@@ -141,7 +147,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person.
-    pub fn list_peers(&self, who: &Principal, _: &ListPeers) -> Result<PeerList, OpError> {
+    pub(crate) fn list_peers(&self, who: &Principal, _: &ListPeers) -> Result<PeerList, OpError> {
         Self::check(who, Action::ManageHub)?;
         Ok(self.store.read(|connection| {
             let peers = peers(connection)?
@@ -156,7 +162,11 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or there is no such peer.
-    pub async fn get_peer(&self, who: &Principal, call: &GetPeer) -> Result<PeerDetails, OpError> {
+    pub(crate) async fn get_peer(
+        &self,
+        who: &Principal,
+        call: &GetPeer,
+    ) -> Result<PeerDetails, OpError> {
         Self::check(who, Action::ManageHub)?;
         let (peer, mut details) = self.store.read(|connection| {
             let peer = known(connection, &call.name)?;
@@ -172,7 +182,7 @@ impl Ops {
                 let problem = view
                     .problem
                     .clone()
-                    .or_else(|| self.links.problem(followed.chat));
+                    .or_else(|| self.followed.problem(followed.chat));
                 details.followed.push(PeerFollowedView { problem, ..view });
             }
             Ok::<_, StoreError>((peer, details))
@@ -224,7 +234,7 @@ impl Ops {
         let token = self
             .read_peer_secret(&remote.secret)
             .await
-            .map_err(PeerError::Unreachable)?;
+            .map_err(|error| PeerError::Unreachable(error.to_string()))?;
         let made = tokio::task::spawn_blocking(move || {
             PeerHub::new(&remote.url, remote.fingerprint.as_deref(), token)
         })
@@ -252,7 +262,8 @@ impl Ops {
         .await
     }
 
-    /// Removes a peer: its token is revoked, nothing is shared with it any more, and the copies of its chats are no longer updated.
+    /// Removes a peer: its token is revoked, nothing is shared with it any more, and the copies of
+    /// its chats are no longer updated.
     ///
     /// # Errors
     /// The caller is not the person, or there is no such peer.

@@ -2,9 +2,9 @@
 
 use super::shared::speaker_of;
 use crate::failpoint::failpoint;
-use crate::link::peer::{PostOutcome, PostShared};
 use crate::ops::{OpError, Ops};
 use crate::peer::{PeerError, PeerHub};
+use crate::protocol::peer::{PostOutcome, PostShared};
 use crate::store::{StoreError, followed_chat, next_post};
 use adjutant_core::chat::ChatId;
 use adjutant_core::quote::quote_line;
@@ -14,7 +14,7 @@ const REASON_CHARS_MAX: usize = 300;
 
 /// The result of one step of sending.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum SendStep {
+pub(crate) enum SendStep {
     /// A post was accepted or refused.
     Sent,
     /// No post waits.
@@ -25,8 +25,9 @@ impl Ops {
     /// Sends the next post of a chat.
     ///
     /// # Errors
-    /// The inner error: there is no outcome, so the post waits. The outer one: a failure of the store.
-    pub async fn send_next_post(
+    /// The inner error: there is no outcome, so the post waits. The outer one: a failure of the
+    /// store.
+    pub(crate) async fn send_next_post(
         &self,
         hub: &PeerHub,
         chat: ChatId,

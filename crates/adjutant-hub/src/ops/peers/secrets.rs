@@ -3,11 +3,21 @@
 use crate::files;
 use crate::ops::{OpError, Ops, random};
 use crate::store::peers;
+use adjutant_core::hex;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
 /// Longest file, in bytes.
 const FILE_BYTES_MAX: u64 = 4 * 1024;
+
+/// Why the token for a peer cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum SecretError {
+    #[error("the token for the peer cannot be read ({}: {source}): add the peer again", path.display())]
+    Unreadable { path: PathBuf, source: io::Error },
+    #[error("the token for the peer is unusable ({}): add the peer again", path.display())]
+    NotText { path: PathBuf },
+}
 
 impl Ops {
     fn peer_secret(&self, name: &str) -> PathBuf {
@@ -16,10 +26,7 @@ impl Ops {
 
     /// Writes a token to a new file, durably, and returns its name.
     pub(super) async fn write_peer_secret(&self, token: String) -> Result<String, OpError> {
-        let name: String = random::<16>()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let name = hex(random::<16>());
         let (home, path) = (self.home.dir.clone(), self.peer_secret(&name));
         let write = move || {
             let dir = path.parent().unwrap_or(&home);
@@ -39,19 +46,18 @@ impl Ops {
         Ok(name)
     }
 
-    /// Reads a token. The error is a message for people.
-    pub(super) async fn read_peer_secret(&self, name: &str) -> Result<String, String> {
-        let (home, path) = (self.home.dir.clone(), self.peer_secret(name));
-        let shown = path.display().to_string();
-        let read = tokio::task::spawn_blocking(move || files::read(&home, &path, FILE_BYTES_MAX))
+    /// Reads a token.
+    pub(super) async fn read_peer_secret(&self, name: &str) -> Result<String, SecretError> {
+        let path = self.peer_secret(name);
+        let (home, read_path) = (self.home.dir.clone(), path.clone());
+        let read = move || files::read(&home, &read_path, FILE_BYTES_MAX);
+        let read = tokio::task::spawn_blocking(read)
             .await
             .map_err(io::Error::other);
-        let bytes = read.and_then(|read| read).map_err(|error| {
-            format!("the token for the peer cannot be read ({shown}: {error}): add the peer again")
-        })?;
-        String::from_utf8(bytes).map_err(|_| {
-            format!("the token for the peer is unusable ({shown}): add the peer again")
-        })
+        match read.and_then(|read| read) {
+            Ok(bytes) => String::from_utf8(bytes).map_err(|_| SecretError::NotText { path }),
+            Err(source) => Err(SecretError::Unreadable { path, source }),
+        }
     }
 
     /// Removes the files of peers that were removed or have another token.

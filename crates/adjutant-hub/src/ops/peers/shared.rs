@@ -1,13 +1,14 @@
-//! What a peer reaches on this hub: the chats that are shared with it. Each call checks in its own transaction that the peer is
-//! not blocked and the chat is shared. Anything else is unknown to the peer, whether it exists or not.
+//! What a peer reaches on this hub: the chats that are shared with it. Each call checks in its own
+//! transaction that the peer is not blocked and the chat is shared. Anything else is unknown to the
+//! peer, whether it exists or not.
 
 use crate::failpoint::failpoint;
-use crate::link::peer::{
+use crate::ops::chats::storable;
+use crate::ops::{OpError, Ops};
+use crate::protocol::peer::{
     KEY_BYTES_MAX, PostOutcome, PostShared, ReadShared, SharedChat, SharedEntry, SharedList,
     SharedPage, WAIT_MS_MAX,
 };
-use crate::ops::chats::storable;
-use crate::ops::{OpError, Ops};
 use crate::store::{
     Chat, ChatEntry, Connection, NewEntry, Peer, StoreError, Topic, changes_of, chat_by_id,
     entries_after, entries_changed, entry_by_seq, own_key, peer_by_token, share_for, shared_with,
@@ -32,7 +33,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn shared_chats(&self, token: i64) -> Result<SharedList, OpError> {
+    pub(crate) fn shared_chats(&self, token: i64) -> Result<SharedList, OpError> {
         Ok(self.store.read(|connection| {
             let Some(peer) = peer_by_token(connection, token)?.filter(|peer| !peer.blocked) else {
                 return Ok(SharedList::default());
@@ -53,11 +54,12 @@ impl Ops {
         })?)
     }
 
-    /// Reads entries of a shared chat, waiting for new ones if there are none. The wait ends at once when the sharing ends.
+    /// Reads entries of a shared chat, waiting for new ones if there are none. The wait ends at
+    /// once when the sharing ends.
     ///
     /// # Errors
     /// The chat is not shared with the peer.
-    pub async fn shared_entries(
+    pub(crate) async fn shared_entries(
         &self,
         token: i64,
         call: ReadShared,
@@ -86,8 +88,13 @@ impl Ops {
     /// Adds a post of a peer to a shared chat, once for each key.
     ///
     /// # Errors
-    /// The chat is not shared with the peer; or a failure of the store. A post that can never be accepted is an outcome.
-    pub async fn post_shared(&self, token: i64, call: PostShared) -> Result<PostOutcome, OpError> {
+    /// The chat is not shared with the peer; or a failure of the store. A post that can never be
+    /// accepted is an outcome.
+    pub(crate) async fn post_shared(
+        &self,
+        token: i64,
+        call: PostShared,
+    ) -> Result<PostOutcome, OpError> {
         failpoint!("peer.before_post");
         if call.key.is_empty()
             || call.key.len() > KEY_BYTES_MAX
@@ -213,7 +220,8 @@ fn page(connection: &Connection, token: i64, call: &ReadShared) -> Result<Shared
     }
     // The changes first: what changes meanwhile is then in the entries, or in the next page.
     let (changed, changes) = if call.after == 0 {
-        // The first page has all entries as they are now; changes of later pages' entries are in these pages.
+        // The first page has all entries as they are now; changes of later pages' entries are in
+        // these pages.
         (Vec::new(), newest_change)
     } else {
         changed_entries(connection, &chat, call)?
@@ -260,12 +268,14 @@ fn changed_entries(
     Ok((changed, last))
 }
 
-/// Identifies an entry: a chat that was restored from a backup has another entry with this number, or none.
+/// Identifies an entry: a chat that was restored from a backup has another entry with this number,
+/// or none.
 fn mark_of(entry: &ChatEntry) -> String {
     format!("{}.{}", entry.seq, entry.at.0)
 }
 
-/// Returns the next entries, with the changed ones within the limit of bytes: at least one entry if nothing has changed.
+/// Returns the next entries, with the changed ones within the limit of bytes: at least one entry if
+/// nothing has changed.
 fn next_entries(
     connection: &Connection,
     chat: &Chat,
@@ -314,7 +324,8 @@ fn shared_entry(
     })
 }
 
-/// Returns the name of a participant for other hubs. Names that a client or a run can have do not occur as those of others.
+/// Returns the name of a participant for other hubs. Names that a client or a run can have do not
+/// occur as those of others.
 pub(super) fn speaker_of(who: &Participant, name: &str) -> String {
     let named = |name: &str| Speaker::of_name(name).as_str().to_owned();
     match who {

@@ -1,6 +1,7 @@
 //! Mapping store rows to the views of the contract: one for all interfaces.
 
 mod attention;
+mod brief;
 mod event;
 mod policy;
 mod queue;
@@ -9,7 +10,8 @@ mod request;
 mod run;
 
 pub(super) use attention::attention_with_causes;
+pub(super) use brief::brief;
 pub(super) use event::{event, message};
 pub(super) use policy::policy;
 pub(super) use request::{add_room, content_hash, request, requests};
-pub(super) use run::{RunViews, announce_run, brief, run, with_report};
+pub(super) use run::{RunViews, announce_run, run, with_report};

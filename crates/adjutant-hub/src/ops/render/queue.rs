@@ -8,11 +8,12 @@ use crate::store::{
 use crate::view::{AfterView, QueueView, RunView};
 use adjutant_core::RunState;
 use adjutant_core::pool::{
-    AfterEnd, AfterState, LiveTime, PoolPlace, QueuePlace, QueueReason, Queued, likely_start_ms,
-    queue_reason,
+    AfterEnd, AfterState, LiveTime, PoolTarget, QueuePosition, QueueReason, Queued,
+    likely_start_ms, queue_reason,
 };
 use adjutant_core::pressure::Admission;
 use adjutant_core::run::RunStatus;
+use adjutant_core::units::size;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
@@ -46,8 +47,8 @@ impl<'a> QueueReads<'a> {
             Entry::Vacant(unknown) => unknown.insert(QueueHead::read(self.connection, &run.pool)?),
         };
         match head.place(run) {
-            Some(QueuePlace::At(place)) => view.queue_place = Some(place),
-            Some(QueuePlace::Behind(ahead)) => view.queue_ahead_min = Some(ahead),
+            Some(QueuePosition::At(place)) => view.queue_place = Some(place),
+            Some(QueuePosition::Behind(ahead)) => view.queue_ahead_min = Some(ahead),
             None => {}
         }
         Ok(())
@@ -96,102 +97,40 @@ impl<'a> QueueReads<'a> {
             Vec::new()
         };
         let reason = reason(pools, used, run, &waited);
-        let names = |failed: bool| {
-            let of = waited
-                .iter()
-                .filter(|waited| (waited.state == AfterState::Failed) == failed);
-            of.map(|waited| waited.name.as_str())
-                .collect::<Vec<_>>()
-                .join(", ")
-        };
-        let (pool, name) = (&run.pool, &run.name);
-        let slots = pools.by_name.get(pool).map_or(0, |limits| limits.slots);
-        let (why, next_step) = match reason {
-            QueueReason::Turn => (
-                "it starts next, or after the runs before it".to_owned(),
-                None,
-            ),
-            QueueReason::Slot if slots == 1 => {
-                (format!("the only slot of pool {pool} is in use"), None)
-            }
-            QueueReason::Slot => (format!("all {slots} slots of pool {pool} are in use"), None),
-            QueueReason::LiveLimit => (
-                format!(
-                    "{} runs are live, the maximum (live_runs_max)",
-                    pools.live_max
-                ),
-                None,
-            ),
-            QueueReason::PoolPaused => (
-                format!("pool {pool} is paused"),
-                Some(format!("adj pools resume {pool}")),
-            ),
-            QueueReason::PoolRemoved => {
-                let next_step =
-                    format!("add [pools.{pool}] to the configuration   or   adj cancel {name}");
-                (
-                    format!("the configuration no longer has pool {pool}"),
-                    Some(next_step),
-                )
-            }
-            QueueReason::NoRunner => (
-                format!("no runner of pool {pool} is connected"),
-                Some(format!(
-                    "on another machine: adj runner --join URL --token-file FILE --pool {pool}"
-                )),
-            ),
-            QueueReason::After => (format!("it starts after {}", names(false)), None),
-            QueueReason::AfterFailed => {
-                let failed = names(true);
-                let first = failed.split(',').next().unwrap_or("").to_owned();
-                (
-                    format!("held because {failed} did not succeed"),
-                    Some(format!("adj retry {first}   or   adj resume {name}")),
-                )
-            }
-            QueueReason::MemoryPressure | QueueReason::CpuPressure => {
-                match pools.by_name.get(pool).map(|limits| limits.place) {
-                    Some(PoolPlace::RunnersHeld(_)) => (pressure_on_runners(pool, reason), None),
-                    _ => (pressure(pools, reason), None),
-                }
-            }
-            QueueReason::RunnerStorage => (
-                format!("no runner of pool {pool} can write to its home"),
-                Some("free space there: the runners notice it by themselves".to_owned()),
-            ),
-            QueueReason::FreeMemory => {
-                let megabytes = |bytes: Option<u64>| bytes.unwrap_or(0) / 1_000_000;
-                let (expected, free) = (
-                    megabytes(pools.held.by_agent.get(&run.agent).copied()),
-                    megabytes(pools.held.admission.load.free_bytes),
-                );
-                (
-                    format!(
-                        "runs of {} have used {expected} MB of memory, and {free} MB are free, less what live runs are expected to use",
-                        run.agent
-                    ),
-                    None,
-                )
-            }
-            QueueReason::Ports => (
-                format!(
-                    "not enough consecutive ports are free: it starts after {}",
-                    names(false)
-                ),
-                None,
-            ),
-            QueueReason::Quota => (
-                format!(
-                    "{} has reached its usage limit{}",
-                    run.agent,
-                    limit_end(pools, run)
-                ),
-                None,
-            ),
-        };
-        let starts_about = match (reason, view.queue_place) {
+        let (why, next_step) = Blocked {
+            run,
+            pools,
+            waited: &waited,
+            slots: pools
+                .by_name
+                .get(&run.pool)
+                .map_or(0, |limits| limits.slots),
+        }
+        .explain(reason);
+        view.queue = Some(QueueView {
+            waiting_for: reason.into(),
+            why,
+            next_step,
+            starts_about: self.starts_about(pools, run, reason, view.queue_place)?,
+        });
+        Ok(())
+    }
+
+    /// Returns when a queued run is likely to start, if that can be estimated.
+    fn starts_about(
+        &mut self,
+        pools: &Pools,
+        run: &Run,
+        reason: QueueReason,
+        place: Option<u64>,
+    ) -> Result<Option<String>, StoreError> {
+        Ok(match (reason, place) {
             (QueueReason::Slot | QueueReason::Turn, Some(place)) => {
-                let (measured, live) = self.times(pool)?;
+                let slots = pools
+                    .by_name
+                    .get(&run.pool)
+                    .map_or(0, |limits| limits.slots);
+                let (measured, live) = self.times(&run.pool)?;
                 likely_start_ms(place, slots, measured, live)
                     .map(|ms| rfc3339(clock::now().plus_ms(ms)))
             }
@@ -200,14 +139,7 @@ impl<'a> QueueReads<'a> {
                 .get(&run.agent)
                 .map(|until| rfc3339(clock::expected_wall_time(*until))),
             _ => None,
-        };
-        view.queue = Some(QueueView {
-            waiting_for: reason.into(),
-            why,
-            next_step,
-            starts_about,
-        });
-        Ok(())
+        })
     }
 
     /// Shows a newly queued run as starting when a slot is free: it starts within milliseconds.
@@ -260,6 +192,131 @@ pub(super) fn after(connection: &Connection, run: &Run) -> Result<Vec<AfterView>
         .collect()
 }
 
+/// Why a queued run has not started, and what to do about it.
+type Explanation = (String, Option<String>);
+
+/// A queued run that cannot start yet.
+struct Blocked<'a> {
+    run: &'a Run,
+    pools: &'a Pools,
+    /// The runs that it starts after.
+    waited: &'a [WaitedRun],
+    /// Those of its pool.
+    slots: u64,
+}
+
+impl Blocked<'_> {
+    fn explain(&self, reason: QueueReason) -> Explanation {
+        let pool = &self.run.pool;
+        match reason {
+            QueueReason::Turn => (
+                "it starts next, or after the runs before it".to_owned(),
+                None,
+            ),
+            QueueReason::Slot => (slots_in_use(pool, self.slots), None),
+            QueueReason::LiveLimit => (
+                format!(
+                    "{} runs are live, the maximum (live_runs_max)",
+                    self.pools.live_max
+                ),
+                None,
+            ),
+            QueueReason::PoolPaused | QueueReason::PoolRemoved | QueueReason::NoRunner => {
+                self.explain_pool(reason)
+            }
+            QueueReason::After => (format!("it starts after {}", self.names(false)), None),
+            QueueReason::AfterFailed => held_after_failed(&self.names(true), &self.run.name),
+            QueueReason::MemoryPressure | QueueReason::CpuPressure => {
+                match self.pools.by_name.get(pool).map(|limits| limits.place) {
+                    Some(PoolTarget::RunnersHeld(_)) => (pressure_on_runners(pool, reason), None),
+                    _ => (pressure(self.pools, reason), None),
+                }
+            }
+            QueueReason::RunnerStorage => (
+                format!("no runner of pool {pool} can write to its home"),
+                Some("free space there: the runners notice it by themselves".to_owned()),
+            ),
+            QueueReason::FreeMemory => (self.memory(), None),
+            QueueReason::Ports => (
+                format!(
+                    "not enough consecutive ports are free: it starts after {}",
+                    self.names(false)
+                ),
+                None,
+            ),
+            QueueReason::Quota => (
+                format!(
+                    "{} has reached its usage limit{}",
+                    self.run.agent,
+                    limit_end(self.pools, self.run)
+                ),
+                None,
+            ),
+        }
+    }
+
+    /// Explains that the pool itself starts nothing.
+    fn explain_pool(&self, reason: QueueReason) -> Explanation {
+        let (pool, name) = (&self.run.pool, &self.run.name);
+        match reason {
+            QueueReason::PoolPaused => (
+                format!("pool {pool} is paused"),
+                Some(format!("adj pools resume {pool}")),
+            ),
+            QueueReason::PoolRemoved => (
+                format!("the configuration no longer has pool {pool}"),
+                Some(format!(
+                    "add [pools.{pool}] to the configuration   or   adj cancel {name}"
+                )),
+            ),
+            _ => (
+                format!("no runner of pool {pool} is connected"),
+                Some(format!(
+                    "on another machine: adj runner --join URL --token-file FILE --pool {pool}"
+                )),
+            ),
+        }
+    }
+
+    fn memory(&self) -> String {
+        let shown = |bytes: Option<u64>| size::megabytes(bytes.unwrap_or(0));
+        let held = &self.pools.held;
+        let expected = shown(held.by_agent.get(&self.run.agent).copied());
+        let free = shown(held.admission.load.free_bytes);
+        format!(
+            "runs of {} have used {expected} of memory, and {free} are free, less what live runs are expected to use",
+            self.run.agent
+        )
+    }
+
+    /// Returns the names of the runs that it starts after: those that have failed, or the others.
+    fn names(&self, failed: bool) -> String {
+        let of = self
+            .waited
+            .iter()
+            .filter(|waited| (waited.state == AfterState::Failed) == failed);
+        of.map(|waited| waited.name.as_str())
+            .collect::<Vec<_>>()
+            .join(", ")
+    }
+}
+
+fn slots_in_use(pool: &str, slots: u64) -> String {
+    if slots == 1 {
+        format!("the only slot of pool {pool} is in use")
+    } else {
+        format!("all {slots} slots of pool {pool} are in use")
+    }
+}
+
+fn held_after_failed(failed: &str, name: &str) -> Explanation {
+    let first = failed.split(',').next().unwrap_or("");
+    (
+        format!("held because {failed} did not succeed"),
+        Some(format!("adj retry {first}   or   adj resume {name}")),
+    )
+}
+
 fn pressure(pools: &Pools, reason: QueueReason) -> String {
     let Admission { limits, load } = pools.held.admission;
     let (what, key, stall, limit) = match reason {
@@ -271,7 +328,7 @@ fn pressure(pools: &Pools, reason: QueueReason) -> String {
         limit.unwrap_or_default().as_percent(),
     );
     format!(
-        "tasks of this machine waited for {what} {found} % of the last 10 s, the limit for a start is {limit} % ([pressure] {key})"
+        "tasks of this machine waited for {what} {found} % of the last 10s, the limit for a start is {limit} % ([pressure] {key})"
     )
 }
 
@@ -314,4 +371,25 @@ fn reason(pools: &Pools, used: &SlotsUsed, run: &Run, waited: &[WaitedRun]) -> Q
         live_max: pools.live_max,
         pressure: pools.held.reason(&run.agent),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn run_that_is_held_suggests_to_retry_the_first_that_failed() {
+        let (why, next_step) = held_after_failed("build, lint", "deploy");
+        assert_eq!(why, "held because build, lint did not succeed");
+        assert_eq!(
+            next_step.as_deref(),
+            Some("adj retry build   or   adj resume deploy")
+        );
+    }
+
+    #[test]
+    fn slots_are_counted() {
+        assert_eq!(slots_in_use("ci", 1), "the only slot of pool ci is in use");
+        assert_eq!(slots_in_use("ci", 4), "all 4 slots of pool ci are in use");
+    }
 }

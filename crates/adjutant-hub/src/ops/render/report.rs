@@ -1,7 +1,7 @@
 //! A run's report with the evidence for it.
 
-use crate::link::{AttemptEvidence, CommandEvidence};
 use crate::ops::evidence::{acceptance_result, evidence_of, parse_evidence};
+use crate::protocol::{AttemptEvidence, CommandEvidence};
 use crate::store::{Connection, Run, StoreError, report_of};
 use crate::view::{ChoiceView, CommandView, DeliverableView, FindingView, ReportView, RunView};
 use adjutant_core::checkpoint::choices;
@@ -9,7 +9,8 @@ use adjutant_core::report::{self, FileState, Report, ReportedFile};
 use adjutant_core::run::RunStatus;
 use adjutant_core::{Outcome, RunState};
 
-/// The original protocol's word for a run whose agent succeeded and whose acceptance command did not.
+/// The original protocol's word for a run whose agent succeeded and whose acceptance command did
+/// not.
 const NOT_ACCEPTED: RunStatus = RunStatus::Error;
 
 /// Adds the report, the evidence and the resulting verdicts to a run's view.

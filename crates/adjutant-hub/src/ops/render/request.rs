@@ -29,33 +29,12 @@ pub(in crate::ops) fn requests(all: &[Request]) -> Vec<RequestView> {
 }
 
 pub(in crate::ops) fn request(request: &Request) -> RequestView {
-    let answer = request.state.answer();
-    let (preview, risk, operation) = match request.subject.clone() {
-        Subject::Approval {
-            preview,
-            risk,
-            operation,
-        } => (
-            preview,
-            risk,
-            operation.map(|operation| OperationView::from(*operation)),
-        ),
-        Subject::Question | Subject::Delegation(_) => (None, None, None),
-    };
-    let changes = match answer.map(|answer| &answer.decision) {
-        Some(Decision::Approved { changes, .. }) => changes.clone(),
-        _ => Changes::default(),
-    };
-    let delegation = match &request.subject {
-        Subject::Delegation(asked) => Some(delegation(asked, &changes)),
-        Subject::Question | Subject::Approval { .. } => None,
-    };
     let (child, child_name) = request
         .child
         .clone()
         .map(|(id, name)| (id.to_string(), name))
         .unzip();
-    RequestView {
+    let mut view = RequestView {
         message_id: request.id.to_string(),
         number: request.no.to_string(),
         run_id: request.run.to_string(),
@@ -68,32 +47,16 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
         options: request.options.clone(),
         default: request.default.clone(),
         blocking: request.blocking,
-        status: request.state.kind().into(),
-        message_status: request.state.message_status().into(),
         group: request.group.map(|Group { first, place, size }| GroupView {
             first: first.to_string(),
             place,
             size,
         }),
-        preview,
-        risk,
-        operation,
-        delegation,
         child,
         child_name,
         child_result: request.outcome.clone(),
         held: request.held,
         content_hash: content_hash(request),
-        decision: answer
-            .and_then(|answer| answer.decision.kind())
-            .map(Word::Known),
-        reason: answer.and_then(|answer| match &answer.decision {
-            Decision::Text(_) => None,
-            Decision::Approved { note, .. } => note.clone(),
-            Decision::Denied { reason } => Some(reason.clone()),
-        }),
-        answer: answer.map(|answer| answer.decision.to_text()),
-        answered_by: answer.map(|answer| answer.by.to_string()),
         escalated: request
             .escalated
             .iter()
@@ -102,23 +65,65 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
                 at: rfc3339(*at),
             })
             .collect(),
-        asked_at: rfc3339(request.asked_at),
-        expires_at: rfc3339(clock::expected_wall_time(request.expires_at)),
-        answered_at: answer.map(|answer| rfc3339(answer.at)),
-        retrieved_at: if let RequestState::Retrieved { at, .. } = &request.state {
-            Some(rfc3339(*at))
-        } else {
-            None
-        },
-        ended_at: if let RequestState::Expired { at } | RequestState::Withdrawn { at } =
-            &request.state
-        {
-            Some(rfc3339(*at))
-        } else {
-            None
-        },
         patience_ms: u64::try_from(request.patience_ms).unwrap_or(0),
-        messages: Vec::new(),
+        ..RequestView::default()
+    };
+    add_subject(&mut view, request);
+    add_answer(&mut view, request);
+    add_times(&mut view, request);
+    view
+}
+
+/// What the approval or the delegation is for.
+fn add_subject(view: &mut RequestView, request: &Request) {
+    match &request.subject {
+        Subject::Question => {}
+        Subject::Approval {
+            preview,
+            risk,
+            operation,
+        } => {
+            view.preview = preview.clone();
+            view.risk = risk.clone();
+            view.operation = Some(OperationView::from((**operation).clone()));
+        }
+        Subject::Delegation(asked) => {
+            let changes = match request.state.answer().map(|answer| &answer.decision) {
+                Some(Decision::Approved { changes, .. }) => changes.clone(),
+                _ => Changes::default(),
+            };
+            view.delegation = Some(delegation(asked, &changes));
+        }
+    }
+}
+
+/// What was answered, and by whom.
+fn add_answer(view: &mut RequestView, request: &Request) {
+    view.status = request.state.kind().into();
+    view.message_status = request.state.message_status().into();
+    let Some(answer) = request.state.answer() else {
+        return;
+    };
+    view.decision = answer.decision.kind().map(Word::Known);
+    view.reason = match &answer.decision {
+        Decision::Text(_) => None,
+        Decision::Approved { note, .. } => note.clone(),
+        Decision::Denied { reason } => Some(reason.clone()),
+    };
+    view.answer = Some(answer.decision.to_text());
+    view.answered_by = Some(answer.by.to_string());
+    view.answered_at = Some(rfc3339(answer.at));
+}
+
+fn add_times(view: &mut RequestView, request: &Request) {
+    view.asked_at = rfc3339(request.asked_at);
+    view.expires_at = rfc3339(clock::expected_wall_time(request.expires_at));
+    match &request.state {
+        RequestState::Retrieved { at, .. } => view.retrieved_at = Some(rfc3339(*at)),
+        RequestState::Expired { at } | RequestState::Withdrawn { at } => {
+            view.ended_at = Some(rfc3339(*at));
+        }
+        RequestState::Pending | RequestState::Answered(_) => {}
     }
 }
 
@@ -183,7 +188,7 @@ pub(in crate::ops) fn content_hash(request: &Request) -> String {
     part(Some(&request.question));
     part(request.context.as_deref());
     request.options.iter().for_each(|option| part(Some(option)));
-    // Fields added later are hashed only when present, so that old hashes stay valid.
+    // What is absent is not hashed.
     if let Some(id) = &request.own_id {
         part(Some(id));
     }
@@ -207,12 +212,7 @@ pub(in crate::ops) fn content_hash(request: &Request) -> String {
         } => {
             part(preview.as_deref());
             part(risk.as_deref());
-            if let Some(digest) = operation
-                .as_ref()
-                .and_then(|operation| operation.digest.as_deref())
-            {
-                part(Some(digest));
-            }
+            part(operation.digest.as_deref());
         }
         Subject::Delegation(asked) => {
             let Delegation {

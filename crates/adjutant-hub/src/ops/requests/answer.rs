@@ -10,6 +10,7 @@ use crate::store::{Connection, Request, StoreError, Topic, Tx, WakeUps, run_by_i
 use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord, RunView};
 use adjutant_core::policy::GrantTerms;
 use adjutant_core::request::LinkName;
+use adjutant_core::run::Retention;
 use adjutant_core::{
     Action, Changes, Decision, Denied, Principal, RequestEvent, RequestState, RunId, Subject,
     chosen, limits,
@@ -39,90 +40,61 @@ impl Ops {
         via: Option<LinkName>,
     ) -> Result<Answered, OpError> {
         Self::check(&caller.who, Action::Answer)?;
-        if call.answers.is_empty() || call.answers.len() > ANSWERS_MAX {
-            return Err(Denied::invalid("answers", format!("give 1 to {ANSWERS_MAX}")).into());
-        }
-        let several = call.answers.len() > 1;
-        let mut answers = Vec::with_capacity(call.answers.len());
-        for one in call.answers {
-            let which = if several {
-                one.message_id.clone().or_else(|| one.run.clone())
-            } else {
-                None
-            };
-            let given = self
-                .parse_answer(&caller.who, one, via.clone())
-                .await
-                .map_err(|error| match error {
-                    OpError::Store(why) => one_of(which.as_deref(), why).into(),
-                    error => error,
-                })?;
-            answers.push((which, given));
-        }
+        let answers = self.parse_answers(&caller.who, call.answers, via).await?;
         let named: Vec<String> = answers
             .iter()
             .filter_map(|(_, given)| given.one.message_id.clone())
             .collect();
-        let grants_any = answers.iter().any(|(_, given)| given.grant.is_some());
-        let retention = self.retention();
-        let wake_ups = Arc::clone(self.store.wake_ups());
-        let home = Arc::clone(&self.home);
-        let settle = move |tx: &mut Tx<'_>, who: &Principal| {
-            if several || grants_any {
-                tx.may_refuse_late()?;
-            }
-            let mut requests = Vec::with_capacity(answers.len());
-            let mut grants = Vec::new();
-            for (which, given) in answers {
-                let terms = given.grant;
-                let request = given
-                    .apply(tx, who, &wake_ups, &requests)
-                    .map_err(|why| one_of(which.as_deref(), why))?;
-                tx.deliver_outcome(&request, retention)?;
-                grants.extend(terms.map(|terms| (which, request.clone(), terms)));
-                requests.push(request);
-            }
-            for (which, request, RequestedGrant { for_ms, uses_max }) in grants {
-                let terms = GrantTerms {
-                    expires_at: for_ms.map(|ms| tx.steady().plus_ms(ms)),
-                    uses_max,
-                };
-                for same in grant_same(tx, who, &request, terms)
-                    .map_err(|why| one_of(which.as_deref(), why))?
-                {
-                    tx.deliver_outcome(&same, retention)?;
-                    requests.push(same);
-                }
-            }
-            Ok(with_runs(tx, &home, requests))
-        };
-        let receipt = |(requests, _): &Settled| {
-            requests
-                .iter()
-                .map(|request| request.id.to_string())
-                .collect::<Vec<_>>()
+        let settlement = Settlement {
+            answers,
+            home: Arc::clone(&self.home),
+            wake_ups: Arc::clone(self.store.wake_ups()),
+            retention: self.retention(),
         };
         let home = Arc::clone(&self.home);
-        let again = move |tx: &mut Tx<'_>, ids: Vec<String>| {
-            let requests = ids
-                .iter()
-                .map(|id| Ok(as_answered(request_of_receipt(tx, id)?)))
-                .collect::<Result<Vec<_>, StoreError>>()?;
-            Ok(with_runs(tx, &home, requests))
-        };
-        let announce = move |connection: &Connection, who: &Principal| {
-            for id in &named {
-                connection
-                    .announce(|connection| lookup::request(connection, who, Action::Answer, id));
-            }
-        };
         let (requests, runs) = self
-            .write_with_receipt(caller, announce, settle, receipt, again)
+            .write_with_receipt(
+                caller,
+                move |connection, who| announce_requests(connection, who, &named),
+                move |tx, who| settlement.commit(tx, who),
+                settled_ids,
+                move |tx, ids| settled_again(tx, &home, &ids),
+            )
             .await?;
         Ok(Answered {
             requests: render::requests(&requests),
             runs: runs?,
         })
+    }
+
+    /// Parses the answers of a call.
+    async fn parse_answers(
+        &self,
+        who: &Principal,
+        all: Vec<AnswerOne>,
+        via: Option<LinkName>,
+    ) -> Result<Vec<(Option<String>, ParsedAnswer)>, OpError> {
+        if all.is_empty() || all.len() > ANSWERS_MAX {
+            return Err(Denied::invalid("answers", format!("give 1 to {ANSWERS_MAX}")).into());
+        }
+        let several = all.len() > 1;
+        let mut answers = Vec::with_capacity(all.len());
+        for one in all {
+            let which = if several {
+                one.message_id.clone().or_else(|| one.run.clone())
+            } else {
+                None
+            };
+            let given =
+                self.parse_answer(who, one, via.clone())
+                    .await
+                    .map_err(|error| match error {
+                        OpError::Store(why) => one_of(which.as_deref(), why).into(),
+                        error => error,
+                    })?;
+            answers.push((which, given));
+        }
+        Ok(answers)
     }
 
     /// Parses one answer, outside the transaction.
@@ -143,6 +115,72 @@ impl Ops {
             via,
         })
     }
+}
+
+/// The answers of one call. All are accepted, or none.
+struct Settlement {
+    /// Each with what the caller calls its request, if there are several.
+    answers: Vec<(Option<String>, ParsedAnswer)>,
+    home: Arc<Home>,
+    wake_ups: Arc<WakeUps>,
+    retention: Retention,
+}
+
+impl Settlement {
+    fn commit(self, tx: &mut Tx<'_>, who: &Principal) -> Result<Settled, StoreError> {
+        let grants_any = self.answers.iter().any(|(_, given)| given.grant.is_some());
+        if self.answers.len() > 1 || grants_any {
+            tx.may_refuse_late()?;
+        }
+        let mut requests = Vec::with_capacity(self.answers.len());
+        let mut grants = Vec::new();
+        for (which, given) in self.answers {
+            let terms = given.grant;
+            let request = given
+                .apply(tx, who, &self.wake_ups, &requests)
+                .map_err(|why| one_of(which.as_deref(), why))?;
+            tx.deliver_outcome(&request, self.retention)?;
+            grants.extend(terms.map(|terms| (which, request.clone(), terms)));
+            requests.push(request);
+        }
+        for (which, request, RequestedGrant { for_ms, uses_max }) in grants {
+            let terms = GrantTerms {
+                expires_at: for_ms.map(|ms| tx.steady().plus_ms(ms)),
+                uses_max,
+            };
+            for same in
+                grant_same(tx, who, &request, terms).map_err(|why| one_of(which.as_deref(), why))?
+            {
+                tx.deliver_outcome(&same, self.retention)?;
+                requests.push(same);
+            }
+        }
+        Ok(with_runs(tx, &self.home, requests))
+    }
+}
+
+/// Announces the reads of the requests that a call names.
+fn announce_requests(connection: &Connection, who: &Principal, named: &[String]) {
+    for id in named {
+        connection.announce(|connection| lookup::request(connection, who, Action::Answer, id));
+    }
+}
+
+/// Returns the receipt of a call: the ids of the requests that it has answered.
+fn settled_ids((requests, _): &Settled) -> Vec<String> {
+    requests
+        .iter()
+        .map(|request| request.id.to_string())
+        .collect()
+}
+
+/// Builds the reply of a repeated call from its receipt.
+fn settled_again(tx: &Tx<'_>, home: &Home, ids: &[String]) -> Result<Settled, StoreError> {
+    let requests = ids
+        .iter()
+        .map(|id| Ok(as_answered(request_of_receipt(tx, id)?)))
+        .collect::<Result<Vec<_>, StoreError>>()?;
+    Ok(with_runs(tx, home, requests))
 }
 
 /// A parsed answer, with the child run that it would start.
@@ -208,46 +246,11 @@ impl ParsedAnswer {
             decision,
             child,
             grant: _,
-            one:
-                AnswerOne {
-                    run,
-                    message_id,
-                    content_hash,
-                    ..
-                },
+            one,
             via,
         } = self;
-        let request = match (message_id, run) {
-            (Some(id), within) => {
-                let request = lookup::request(tx.connection(), who, Action::Answer, &id)?;
-                if let Some(within) = within
-                    && lookup::run(tx.connection(), who, Action::Answer, &within)?.id != request.run
-                {
-                    return Err(Denied::not_found("question", &id).into());
-                }
-                request
-            }
-            (None, Some(run)) => lookup::only_request(
-                tx.connection(),
-                &lookup::run(tx.connection(), who, Action::Answer, &run)?,
-            )?,
-            (None, None) => {
-                return Err(Denied::invalid("message_id", "name the question or the run").into());
-            }
-        };
-        if before.iter().any(|answered| answered.id == request.id) {
-            return Err(Denied::invalid(
-                "answers",
-                format!(
-                    "{} is answered twice: give one answer per question",
-                    request.no
-                ),
-            )
-            .into());
-        }
-        if content_hash.is_some_and(|shown| shown != render::content_hash(&request)) {
-            return Err(Denied::NotAsShown.into());
-        }
+        let request = named_request(tx.connection(), who, &one)?;
+        check_answerable(&request, one.content_hash.as_deref(), before)?;
         // A late answer is refused as late before its content is checked.
         let decision = if request.state == RequestState::Pending {
             resolve_options(&request, decision)?
@@ -284,6 +287,49 @@ impl ParsedAnswer {
     }
 }
 
+/// Finds the request that an answer names: by its own id, or as the only one of a run.
+fn named_request(
+    connection: &Connection,
+    who: &Principal,
+    one: &AnswerOne,
+) -> Result<Request, StoreError> {
+    let run = |run: &str| lookup::run(connection, who, Action::Answer, run);
+    match (&one.message_id, &one.run) {
+        (Some(id), within) => {
+            let request = lookup::request(connection, who, Action::Answer, id)?;
+            if let Some(within) = within
+                && run(within)?.id != request.run
+            {
+                return Err(Denied::not_found("question", id).into());
+            }
+            Ok(request)
+        }
+        (None, Some(of)) => lookup::only_request(connection, &run(of)?),
+        (None, None) => Err(Denied::invalid("message_id", "name the question or the run").into()),
+    }
+}
+
+/// Refuses a second answer in the same call, and one to other content than the caller has seen.
+fn check_answerable(
+    request: &Request,
+    shown: Option<&str>,
+    before: &[Request],
+) -> Result<(), Denied> {
+    if before.iter().any(|answered| answered.id == request.id) {
+        return Err(Denied::invalid(
+            "answers",
+            format!(
+                "{} is answered twice: give one answer per question",
+                request.no
+            ),
+        ));
+    }
+    if shown.is_some_and(|shown| shown != render::content_hash(request)) {
+        return Err(Denied::NotAsShown);
+    }
+    Ok(())
+}
+
 /// Adds the number of the refused answer, if there are several.
 fn one_of(which: Option<&str>, error: StoreError) -> StoreError {
     match (error, which) {
@@ -292,7 +338,8 @@ fn one_of(which: Option<&str>, error: StoreError) -> StoreError {
     }
 }
 
-/// The answered requests, and their runs as the transaction leaves them. A failure to show the runs undoes no answer.
+/// The answered requests, and their runs as the transaction leaves them. A failure to show the runs
+/// undoes no answer.
 type Settled = (Vec<Request>, Result<Vec<RunView>, StoreError>);
 
 /// Announces the reads of [`with_runs`].
@@ -301,7 +348,8 @@ fn announce_view(connection: &Connection, run: RunId) {
     render::announce_run(connection, run);
 }
 
-/// Adds the runs of answered requests. The transaction already has their rows; a later read would fetch them again.
+/// Adds the runs of answered requests. The transaction already has their rows; a later read would
+/// fetch them again.
 fn with_runs(tx: &Tx<'_>, home: &Home, requests: Vec<Request>) -> Settled {
     let concerned: BTreeMap<&str, RunId> = requests
         .iter()
@@ -399,5 +447,49 @@ fn parse_decision(one: &AnswerOne) -> Result<Decision, Denied> {
                 },
             })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn decided(decision: Option<DecisionWord>, answer: &str) -> Result<Decision, Denied> {
+        parse_decision(&AnswerOne {
+            decision,
+            answer: answer.to_owned(),
+            ..AnswerOne::default()
+        })
+    }
+
+    #[test]
+    fn answer_without_a_decision_is_a_text_and_not_empty() {
+        assert_eq!(decided(None, "blue"), Ok(Decision::Text("blue".to_owned())));
+        assert!(decided(None, " ").is_err());
+        let denied = decided(Some(DecisionWord::Deny), "too risky");
+        let reason = "too risky".to_owned();
+        assert_eq!(denied, Ok(Decision::Denied { reason }));
+    }
+
+    #[test]
+    fn grant_needs_an_approval_and_terms_that_allow_something() {
+        let grant = |decision, for_s, uses| {
+            requested_grant(&AnswerOne {
+                decision: Some(decision),
+                for_s,
+                uses,
+                ..AnswerOne::default()
+            })
+            .map(|grant| grant.map(|terms| (terms.for_ms, terms.uses_max)))
+        };
+        let approve = DecisionWord::Approve;
+        assert_eq!(grant(approve, None, None), Ok(None));
+        assert_eq!(
+            grant(approve, Some(60), Some(3)),
+            Ok(Some((Some(60_000), Some(3))))
+        );
+        assert!(grant(DecisionWord::Deny, Some(60), None).is_err());
+        assert!(grant(approve, Some(GRANT_S_MAX + 1), None).is_err());
+        assert!(grant(approve, None, Some(0)).is_err());
     }
 }

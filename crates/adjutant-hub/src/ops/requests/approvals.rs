@@ -116,7 +116,7 @@ impl Ops {
                     subject: Subject::Approval {
                         preview,
                         risk,
-                        operation: Some(Box::new(operation)),
+                        operation: Box::new(operation),
                     },
                     question: action,
                     context,

@@ -36,11 +36,12 @@ impl Ops {
         })
     }
 
-    /// Opens a question of the calling run, then waits until it is settled or the deadline. It stays open if the wait fails.
+    /// Opens a question of the calling run, then waits until it is settled or the deadline. It
+    /// stays open if the wait fails.
     ///
     /// # Errors
     /// As for `ask`.
-    pub async fn ask_and_wait(
+    pub(crate) async fn ask_and_wait(
         &self,
         caller: Caller,
         call: AskAndWait,
@@ -84,7 +85,8 @@ impl Ops {
         }))
     }
 
-    /// Opens a question of the calling run. Returns it, and whether messages may be waiting for the run.
+    /// Opens a question of the calling run. Returns it, and whether messages may be waiting for the
+    /// run.
     async fn open_question(
         &self,
         caller: Caller,

@@ -1,13 +1,14 @@
 //! Delegations: requesting them, and starting the child run.
 
 use crate::clock;
+use crate::config::Config;
 use crate::ops::budgets::{stated_budget, unmetered};
 use crate::ops::checks::{check_size, checked_cwd, checked_expiry, checked_prompt};
 use crate::ops::fence::fence_workspace;
 use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, render};
 use crate::store::{
-    NewRequest, NewRun, Request, RunInput, StoreError, Tx, run_by_id, run_input,
-    runs_using_directory, workspace_around,
+    Connection, NewRequest, NewRun, NewWorkspace, Request, Run, RunInput, StoreError, Tx,
+    run_by_id, run_input, runs_using_directory, workspace_around,
 };
 use crate::view::{AnswerOne, Delegate, RequestView};
 use adjutant_core::agent::AgentOverrides;
@@ -15,8 +16,8 @@ use adjutant_core::pool::AfterFailed;
 use adjutant_core::signal::{Delegation, Independence, Priority, SignalKind, Source};
 use adjutant_core::tree::{Rank, delegation_prompt, with_changes};
 use adjutant_core::{
-    Action, AgentName, Decision, Denied, Fence, PoolName, Principal, RequestEvent, RequestId,
-    RunId, RunState, StopReason, Subject, estimate, limits,
+    Action, AgentName, AgentSpec, Decision, Denied, Fence, PoolName, Principal, RequestEvent,
+    RequestId, RunId, RunState, StopReason, Subject, estimate, limits,
 };
 use std::path::{Component, Path, PathBuf};
 
@@ -143,8 +144,8 @@ fn refuse_shared_directory(
     }
 }
 
-/// Refuses the directory of a fenced child run if a link leads to it: the requester can change links between the request and
-/// its approval.
+/// Refuses the directory of a fenced child run if a link leads to it: the requester can change
+/// links between the request and its approval.
 fn refuse_link(named: &Path, cwd: &str) -> Result<(), Denied> {
     let mut path = PathBuf::new();
     for part in named.components() {
@@ -206,9 +207,9 @@ impl Ops {
         Ok(view)
     }
 
-    /// Prepares the child run of an approved delegation. A request never changes, so this can be done before the
-    /// deciding transaction. `None`: nothing is delegated, or there is no such request, which the transaction
-    /// refuses.
+    /// Prepares the child run of an approved delegation. A request never changes, so this can be
+    /// done before the deciding transaction. `None`: nothing is delegated, or there is no such
+    /// request, which the transaction refuses.
     pub(super) async fn child_of(
         &self,
         who: &Principal,
@@ -218,89 +219,26 @@ impl Ops {
         let Decision::Approved { changes, .. } = decision else {
             return Ok(None);
         };
-        let found = self.store.read(|connection| {
-            let request = match (&one.message_id, &one.run) {
-                (Some(id), _) => lookup::request(connection, who, Action::Answer, id),
-                (None, Some(run)) => lookup::run(connection, who, Action::Answer, run)
-                    .and_then(|run| lookup::only_request(connection, &run)),
-                (None, None) => return Ok(None),
-            };
-            let request = match request {
-                Ok(request) => request,
-                Err(StoreError::Denied(_)) => return Ok(None),
-                Err(error) => return Err(error),
-            };
-            let Some(requester) = run_by_id(connection, request.run)? else {
-                return Ok(None);
-            };
-            let input = run_input(connection, requester.id)?;
-            Ok(Some((request, requester, input)))
-        })?;
-        let Some((request, requester, own)) = found else {
-            return Ok(None);
-        };
-        let Subject::Delegation(request_of_receipt) = &request.subject else {
-            return Ok(None);
-        };
-        let wanted = with_changes(request_of_receipt, changes);
-        let config = self.config_or_builtin();
-        let (may, fence) = (own.agent.permissions, own.agent.fence);
-        let mut agent = match &wanted.agent {
-            None => own.agent,
-            Some(name) if *name == own.agent.name.as_str() => own.agent,
-            Some(name) => {
-                let Some(entry) = AgentName::parse(name)
-                    .ok()
-                    .and_then(|name| config.agents.get(&name))
-                else {
-                    return Err(programs::unknown_agent(&config, name, own.env.path()));
-                };
-                programs::program(entry, own.env.path())?;
-                entry.spec.clone()
-            }
-        };
-        // Arguments and variables that a person set are for that run only; they can override its profile.
-        agent.overrides = AgentOverrides {
-            model: agent.overrides.model,
-            ..AgentOverrides::default()
-        };
-        // A child never gets more permissions than its requester, and works behind the same fence.
-        agent.fence = agent.fence.stricter(fence);
-        let stated = agent.permissions;
-        agent.permissions = stated.min(may);
-        profiles::check(&agent, stated)?;
-        let directory = Path::new(&requester.cwd).join(wanted.directory.as_deref().unwrap_or(""));
-        let cwd = checked_cwd(directory.to_str().expect("joined UTF-8 paths are UTF-8"))?;
-        if agent.fence != Fence::None {
-            refuse_link(&directory, &cwd)?;
-        }
-        // A run in a workspace shares it with its children.
-        let is_in_workspace = self
+        let found = self
             .store
-            .read(|connection| workspace_around(connection, &cwd))?
-            .is_some();
-        let workspace = if is_in_workspace {
-            None
-        } else {
-            self.plan_workspace(&cwd, agent.isolation, false).await?
+            .read(|connection| asked_delegation(connection, who, one))?;
+        let Some(AskedDelegation {
+            request,
+            asked,
+            requester,
+            input: own,
+        }) = found
+        else {
+            return Ok(None);
         };
-        let works_in_users_files = workspace.is_none() && !is_in_workspace;
-        let fence_workspace = works_in_users_files
-            .then(|| fence_workspace(agent.fence, Path::new(&cwd), requester.fence.as_ref()))
-            .flatten();
+        let wanted = with_changes(&asked, changes);
+        let config = self.config_or_builtin();
+        let mut agent = child_agent(&config, &own, wanted.agent.as_deref())?;
+        let cwd = child_directory(&requester, &wanted, agent.fence)?;
+        let (workspace, fence_workspace) = self.child_workspace(&requester, &agent, &cwd).await?;
         let prompt = delegation_prompt(&requester.name, &wanted);
         agent.receive_expected_messages(&prompt);
         checked_prompt(&prompt, agent.prompt)?;
-        // Without a pool of its agent, a child uses the slot of its parent.
-        let of_parent = PoolName::parse(&requester.pool)
-            .ok()
-            .filter(|pool| config.pools.contains_key(pool));
-        let pool = config
-            .agent_pools
-            .get(&agent.name)
-            .cloned()
-            .or(of_parent)
-            .unwrap_or_default();
         let new = NewRun {
             id: RunId::new(clock::now(), random()),
             name: None,
@@ -312,7 +250,7 @@ impl Ops {
             retry_of: None,
             under: Some((requester.id, config.tree)),
             rank: Rank::of(wanted.priority, wanted.independence),
-            pool,
+            pool: child_pool(&config, &agent.name, &requester.pool),
             after: Vec::new(),
             after_failed: AfterFailed::default(),
             agent_why: None,
@@ -330,12 +268,146 @@ impl Ops {
                 variables: None,
             },
         };
-        let waits = wanted.independence == Independence::Blocks;
         Ok(Some(Child {
             request: request.id,
             new,
-            waits,
+            waits: wanted.independence == Independence::Blocks,
             refuse_shared: config.refuse_shared_directory,
         }))
+    }
+
+    /// Plans where a child works: its own workspace, if it needs one, and the directory behind its
+    /// fence. A run in a workspace shares it with its children.
+    async fn child_workspace(
+        &self,
+        requester: &Run,
+        agent: &AgentSpec,
+        cwd: &str,
+    ) -> Result<(Option<NewWorkspace>, Option<String>), OpError> {
+        let is_in_workspace = self
+            .store
+            .read(|connection| workspace_around(connection, cwd))?
+            .is_some();
+        if is_in_workspace {
+            return Ok((None, None));
+        }
+        let workspace = self.plan_workspace(cwd, agent.isolation, false).await?;
+        let works_in_users_files = workspace.is_none();
+        let fence_workspace = works_in_users_files
+            .then(|| fence_workspace(agent.fence, Path::new(cwd), requester.fence.as_ref()))
+            .flatten();
+        Ok((workspace, fence_workspace))
+    }
+}
+
+/// A delegation that is about to be decided.
+struct AskedDelegation {
+    request: Request,
+    asked: Delegation,
+    requester: Run,
+    /// That of the requester.
+    input: RunInput,
+}
+
+/// Finds the delegation that an answer names. `None`: it names none, or another request.
+fn asked_delegation(
+    connection: &Connection,
+    who: &Principal,
+    one: &AnswerOne,
+) -> Result<Option<AskedDelegation>, StoreError> {
+    let request = match (&one.message_id, &one.run) {
+        (Some(id), _) => lookup::request(connection, who, Action::Answer, id),
+        (None, Some(run)) => lookup::run(connection, who, Action::Answer, run)
+            .and_then(|run| lookup::only_request(connection, &run)),
+        (None, None) => return Ok(None),
+    };
+    let request = match request {
+        Ok(request) => request,
+        Err(StoreError::Denied(_)) => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let Some(requester) = run_by_id(connection, request.run)? else {
+        return Ok(None);
+    };
+    let input = run_input(connection, requester.id)?;
+    let Subject::Delegation(asked) = &request.subject else {
+        return Ok(None);
+    };
+    Ok(Some(AskedDelegation {
+        asked: asked.clone(),
+        request,
+        requester,
+        input,
+    }))
+}
+
+/// Returns the agent of a child. `own`: the input of its requester.
+fn child_agent(
+    config: &Config,
+    own: &RunInput,
+    wanted: Option<&str>,
+) -> Result<AgentSpec, OpError> {
+    let mut agent = match wanted {
+        None => own.agent.clone(),
+        Some(name) if name == own.agent.name.as_str() => own.agent.clone(),
+        Some(name) => {
+            let Some(entry) = AgentName::parse(name)
+                .ok()
+                .and_then(|name| config.agents.get(&name))
+            else {
+                return Err(programs::unknown_agent(config, name, own.env.path()));
+            };
+            programs::program(entry, own.env.path())?;
+            entry.spec.clone()
+        }
+    };
+    // Arguments and variables that a person set are for that run only; they can override its
+    // profile.
+    agent.overrides = AgentOverrides {
+        model: agent.overrides.model,
+        ..AgentOverrides::default()
+    };
+    // A child never gets more permissions than its requester, and works behind the same fence.
+    agent.fence = agent.fence.stricter(own.agent.fence);
+    let stated = agent.permissions;
+    agent.permissions = stated.min(own.agent.permissions);
+    profiles::check(&agent, stated)?;
+    Ok(agent)
+}
+
+fn child_directory(requester: &Run, wanted: &Delegation, fence: Fence) -> Result<String, OpError> {
+    let directory = Path::new(&requester.cwd).join(wanted.directory.as_deref().unwrap_or(""));
+    let cwd = checked_cwd(directory.to_str().expect("joined UTF-8 paths are UTF-8"))?;
+    if fence != Fence::None {
+        refuse_link(&directory, &cwd)?;
+    }
+    Ok(cwd)
+}
+
+/// Returns the pool of a child. Without a pool of its agent, it uses the slot of its parent.
+fn child_pool(config: &Config, agent: &AgentName, of_parent: &str) -> PoolName {
+    let of_parent = PoolName::parse(of_parent)
+        .ok()
+        .filter(|pool| config.pools.contains_key(pool));
+    config
+        .agent_pools
+        .get(agent)
+        .cloned()
+        .or(of_parent)
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn directory_behind_a_link_is_refused() {
+        assert_eq!(refuse_link(Path::new("/w/a/../b/./c"), "/w/b/c"), Ok(()));
+        let refused = refuse_link(Path::new("/w/link"), "/etc").expect_err("a link");
+        assert_eq!(
+            refused.to_string(),
+            "cwd: /w/link is behind a link to /etc: approve the delegation with that directory"
+        );
     }
 }

@@ -12,8 +12,8 @@ use adjutant_core::{Principal, PromptVia, RunId};
 pub(super) const MESSAGES: &str = "messages";
 
 impl Ops {
-    /// Delivers queued messages with one of the run's own calls. A repeated call under the same key gets the same
-    /// messages, since its reply may have been lost.
+    /// Delivers queued messages with one of the run's own calls. A repeated call under the same key
+    /// gets the same messages, since its reply may have been lost.
     pub(in crate::ops) async fn deliver_queued_messages(
         &self,
         run: RunId,
@@ -72,8 +72,8 @@ pub(super) fn has_no_messages(
     })?)
 }
 
-/// Marks a run's queued messages as delivered with one of its own calls. `key` is the key of the messages, not of
-/// the call.
+/// Marks a run's queued messages as delivered with one of its own calls. `key` is the key of the
+/// messages, not of the call.
 pub(super) fn deliver_messages_with_call(
     tx: &mut Tx<'_>,
     run: RunId,

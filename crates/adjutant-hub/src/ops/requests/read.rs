@@ -18,8 +18,8 @@ const LIST_DEFAULT: u32 = 100;
 const LIST_MAX: u32 = 1000;
 
 impl Ops {
-    /// Reads one request, waiting until it is settled or the deadline. The asker's read of an answer marks it as
-    /// retrieved.
+    /// Reads one request, waiting until it is settled or the deadline. The asker's read of an
+    /// answer marks it as retrieved.
     ///
     /// # Errors
     /// Unknown or foreign.
@@ -66,12 +66,13 @@ impl Ops {
         }
     }
 
-    /// Reads a group of the calling run's questions, waiting until no blocking one is open or the deadline. Answers
-    /// are marked as retrieved only then, so a caller that dies while waiting loses none.
+    /// Reads a group of the calling run's questions, waiting until no blocking one is open or the
+    /// deadline. Answers are marked as retrieved only then, so a caller that dies while waiting
+    /// loses none.
     ///
     /// # Errors
     /// Unknown or foreign.
-    pub async fn read_together(
+    pub(crate) async fn read_together(
         &self,
         caller: Caller,
         call: ReadTogether,
@@ -141,7 +142,7 @@ impl Ops {
     ///
     /// # Errors
     /// The run is unknown or foreign.
-    pub fn list_requests(
+    pub(crate) fn list_requests(
         &self,
         who: &Principal,
         call: &ListRequests,
@@ -179,8 +180,8 @@ impl Ops {
         Ok(RequestList { requests, more })
     }
 
-    /// Reads a request for its asker. An answer that arrives during this wait is marked as retrieved by the answering
-    /// transaction.
+    /// Reads a request for its asker. An answer that arrives during this wait is marked as
+    /// retrieved by the answering transaction.
     pub(super) async fn read_own(
         &self,
         run: RunId,
@@ -204,8 +205,8 @@ impl Ops {
             .subscribe(vec![Topic::Answer(run, id)])
     }
 
-    /// Waits like `read_own` for the answer to a question that was just asked by a run without waiting messages. `listener`
-    /// was there before the question.
+    /// Waits like `read_own` for the answer to a question that was just asked by a run without
+    /// waiting messages. `listener` was there before the question.
     pub(super) async fn await_answer(
         &self,
         run: RunId,
@@ -246,7 +247,8 @@ impl Ops {
                     .await
                     .is_err()
                 {
-                    // An answer being committed may rely on this listener, so read it in a transaction.
+                    // An answer being committed may rely on this listener, so read it in a
+                    // transaction.
                     drop(subscription);
                     return Box::pin(self.read_and_retrieve(who, key, id)).await;
                 }
@@ -269,7 +271,8 @@ impl Ops {
         Ok(render::request(&request))
     }
 
-    /// Reads a request for its asker in one transaction: marks an answer as retrieved, and takes queued messages.
+    /// Reads a request for its asker in one transaction: marks an answer as retrieved, and takes
+    /// queued messages.
     async fn read_and_retrieve(
         &self,
         who: Principal,

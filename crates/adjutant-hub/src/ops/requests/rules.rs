@@ -11,6 +11,7 @@ use adjutant_core::policy::{
 };
 use adjutant_core::{
     Decision, Denied, EventKind, Permissions, Principal, RequestEvent, RequestState, Rule, Subject,
+    hex,
 };
 use sha2::{Digest, Sha256};
 use std::path::Path;
@@ -21,14 +22,11 @@ fn hash<'a>(parts: impl IntoIterator<Item = &'a str>) -> String {
         hash.update((part.len() as u64).to_be_bytes());
         hash.update(part);
     }
-    hash.finalize()
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect()
+    hex(hash.finalize())
 }
 
-/// Returns the operation of an approval that a run asks for by itself. What it is about is the run's own statement;
-/// where its paths lead is not.
+/// Returns the operation of an approval that a run asks for by itself. What it is about is the
+/// run's own statement; where its paths lead is not.
 pub(in crate::ops) fn stated_operation(
     cwd: &str,
     action: &str,
@@ -61,13 +59,10 @@ pub(in crate::ops) fn stated_operation(
     }
 }
 
-/// Returns a hash of what identifies the operation of an approval. `None`: it is not fully known, or needs a choice.
+/// Returns a hash of what identifies the operation of an approval. `None`: it is not fully known,
+/// or needs a choice.
 fn identity(subject: &Subject, options: &[String]) -> Option<String> {
-    let Subject::Approval {
-        operation: Some(operation),
-        ..
-    } = subject
-    else {
+    let Subject::Approval { operation, .. } = subject else {
         return None;
     };
     let parts = operation.identity().filter(|_| options.is_empty())?;
@@ -124,9 +119,7 @@ fn with_query<T>(
     evaluate: impl FnOnce(&ApprovalQuery<'_>) -> Option<T>,
 ) -> Option<T> {
     let Subject::Approval {
-        operation: Some(operation),
-        risk,
-        ..
+        operation, risk, ..
     } = subject
     else {
         return None;
@@ -139,13 +132,15 @@ fn with_query<T>(
     })
 }
 
-/// Returns whether a policy can answer a request with these options: an approval that offers some needs a choice.
+/// Returns whether a policy can answer a request with these options: an approval that offers some
+/// needs a choice.
 fn can_answer(policy: &Policy, options: &[String]) -> bool {
     policy.decision != PolicyDecision::Allow || options.is_empty()
 }
 
-/// Opens an approval, and answers it at once if a policy (of `policies` or of the run's repository) or a grant decides about it. A grant beats a policy that asks
-/// or allows: it was given later, for exactly this.
+/// Opens an approval, and answers it at once if a policy (of `policies` or of the run's repository)
+/// or a grant decides about it. A grant beats a policy that asks or allows: it was given later, for
+/// exactly this.
 pub(in crate::ops) fn ask_approval(
     tx: &mut Tx<'_>,
     run: &Run,
@@ -199,8 +194,8 @@ fn answer_by_rule(
     }
 }
 
-/// Grants the operation of an approved request in its tree, and answers the open requests for the same operation.
-/// Returns those.
+/// Grants the operation of an approved request in its tree, and answers the open requests for the
+/// same operation. Returns those.
 pub(super) fn grant_same(
     tx: &mut Tx<'_>,
     who: &Principal,
@@ -221,10 +216,7 @@ pub(super) fn grant_same(
     }
     let root = top.id;
     let what = match &request.subject {
-        Subject::Approval {
-            operation: Some(operation),
-            ..
-        } if operation.has_content() => operation.summary(),
+        Subject::Approval { operation, .. } if operation.has_content() => operation.summary(),
         _ => request.question.clone(),
     };
     tx.add_grant(&NewGrant {

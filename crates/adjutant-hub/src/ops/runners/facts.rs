@@ -1,22 +1,22 @@
 //! Facts of many supervisors, delivered by their runner in one call.
 
 use super::{RunnerSession, supervised_attempt};
-use crate::link::{
+use crate::ops::{AttemptId, OpError, Ops};
+use crate::protocol::{
     FactsStored, PostFacts, PostSupervisorFacts, SUPERVISOR_CALLS_MAX, SupervisorCall,
     SupervisorFactsAnswer, SupervisorFactsAnswers,
 };
-use crate::ops::{AttemptId, OpError, Ops};
 use crate::view::{codes, json_problem};
 use adjutant_core::Denied;
 use futures::future::join_all;
 
 impl Ops {
-    /// Applies the facts of supervisors on a runner, and answers each of them. They are written together, as far as possible. Returns also the
-    /// attempts that may have new facts.
+    /// Applies the facts of supervisors on a runner, and answers each of them. They are written
+    /// together, as far as possible. Returns also the attempts that may have new facts.
     ///
     /// # Errors
     /// There are too many, or the store cannot be read.
-    pub async fn apply_supervisor_facts(
+    pub(crate) async fn apply_supervisor_facts(
         &self,
         session: &RunnerSession,
         call: PostSupervisorFacts,

@@ -1,7 +1,8 @@
 //! Runners that the hub launches when runs of a pool wait for one.
 //!
-//! A launched runner is a token of role runner whose name has the pool and a number. The token is stored before its command starts, so a
-//! hub that dies launches no runner twice: another hub counts the token until its runner joins, or has had the time to.
+//! A launched runner is a token of role runner whose name has the pool and a number. The token is
+//! stored before its command starts, so a hub that dies launches no runner twice: another hub
+//! counts the token until its runner joins, or has had the time to.
 //!
 //! ```text
 //!  token ─ command ─ joins ─ works ─ idle ─ leaves ─> token revoked
@@ -23,17 +24,19 @@ use adjutant_core::launch::{
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::QueueReason;
 use adjutant_core::token::{TokenIdentity, TokenRole};
+use adjutant_core::units::duration;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How long a hub that starts waits for the runners of its predecessor, which try to join every five seconds.
+/// How long a hub that starts waits for the runners of its predecessor, which try to join every
+/// five seconds.
 const SETTLE: Duration = Duration::from_secs(7);
 
 /// A runner to launch. Its token is stored.
 #[derive(Debug)]
-pub struct RunnerLaunch {
+pub(crate) struct RunnerLaunch {
     /// Its name, which is that of the token.
     pub name: String,
     pub pool: String,
@@ -43,7 +46,7 @@ pub struct RunnerLaunch {
 
 impl RunnerLaunch {
     #[must_use]
-    pub fn values<'a>(&'a self, url: &'a str) -> LaunchValues<'a> {
+    pub(crate) fn values<'a>(&'a self, url: &'a str) -> LaunchValues<'a> {
         LaunchValues {
             name: &self.name,
             pool: &self.pool,
@@ -54,7 +57,7 @@ impl RunnerLaunch {
 
 /// What to do about launched runners.
 #[derive(Debug, Default)]
-pub struct LaunchRound {
+pub(crate) struct LaunchRound {
     pub launches: Vec<RunnerLaunch>,
     /// Runners that have ended. Their commands are not needed any more.
     pub ended: Vec<String>,
@@ -169,7 +172,7 @@ impl Ops {
 
     /// Returns whether a pool launches runners.
     #[must_use]
-    pub fn has_launchers(&self) -> bool {
+    pub(crate) fn has_launchers(&self) -> bool {
         self.config_or_builtin()
             .pools
             .values()
@@ -180,7 +183,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn launched_runners(&self) -> Result<BTreeSet<String>, OpError> {
+    pub(crate) fn launched_runners(&self) -> Result<BTreeSet<String>, OpError> {
         let names = self
             .store
             .read(tokens)?
@@ -190,11 +193,12 @@ impl Ops {
         Ok(names.filter(|name| launched_pool(name).is_some()).collect())
     }
 
-    /// Revokes the tokens of launched runners that have ended, and stores those of the runners to launch now.
+    /// Revokes the tokens of launched runners that have ended, and stores those of the runners to
+    /// launch now.
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn launch_round(&self) -> Result<LaunchRound, OpError> {
+    pub(crate) async fn launch_round(&self) -> Result<LaunchRound, OpError> {
         let config = self.config_or_builtin();
         let mut round = LaunchRound::default();
         let has_launcher = config.pools.values().any(|pool| pool.launcher.is_some());
@@ -295,7 +299,8 @@ impl Ops {
         }
     }
 
-    /// Stores the token of a runner that is to be launched. `None`: there are as many as there may be.
+    /// Stores the token of a runner that is to be launched. `None`: there are as many as there may
+    /// be.
     async fn store_launch(
         &self,
         pool: &PoolName,
@@ -341,8 +346,9 @@ impl Ops {
         }))
     }
 
-    /// Records that the command of a launched runner has failed. That matters only if the runner has not joined.
-    pub fn note_launch_failed(&self, name: &str, problem: String) {
+    /// Records that the command of a launched runner has failed. That matters only if the runner
+    /// has not joined.
+    pub(crate) fn note_launch_failed(&self, name: &str, problem: String) {
         let mut known = self.launches.known();
         if let Some(runner) = known
             .runners
@@ -358,7 +364,8 @@ impl Ops {
 }
 
 impl Launches {
-    /// Checks the launched runners. Returns the tokens of those that have ended, and the names of those whose tokens were revoked by hand.
+    /// Checks the launched runners. Returns the tokens of those that have ended, and the names of
+    /// those whose tokens were revoked by hand.
     fn check_launched(
         &self,
         config: &Config,
@@ -367,13 +374,7 @@ impl Launches {
         sessions: &Sessions,
         next: &mut Option<Instant>,
     ) -> (Vec<Token>, Vec<String>) {
-        let (now, connected) = (Instant::now(), sessions.connected());
-        let lease = Lease::from_ms(u64::try_from(config.runner_lease_ms).unwrap_or(0));
-        let busy: BTreeSet<&str> = hosted
-            .iter()
-            .map(|attempt| token_of(&attempt.host))
-            .collect();
-        let connected: BTreeSet<&str> = connected.iter().map(|host| token_of(host)).collect();
+        let check = LaunchCheck::new(config, hosted, sessions);
         let mut known = self.known();
         let Known { runners, pools } = &mut *known;
         pools
@@ -386,13 +387,6 @@ impl Launches {
                 continue;
             };
             named.insert(token.name.clone());
-            let launcher = PoolName::parse(pool)
-                .ok()
-                .and_then(|name| config.pools.get(&name)?.launcher.as_ref());
-            let join_within = launcher
-                .map_or(adjutant_core::launch::JOIN_TIMEOUT_DEFAULT_MS, |launcher| {
-                    launcher.join_within_ms
-                });
             let runner = runners
                 .entry(token.name.clone())
                 .or_insert_with(|| KnownRunner {
@@ -400,35 +394,22 @@ impl Launches {
                     ..KnownRunner::default()
                 });
             let of_pool = pools.entry(pool.to_owned()).or_default();
-            let facts = LaunchedFacts {
-                is_connected: connected.contains(token.name.as_str()),
-                has_attempts: busy.contains(token.name.as_str()),
-                has_joined: runner.has_joined || runner.was_known,
-                has_ended: runner.has_ended,
-                since: now.saturating_duration_since(runner.launched.unwrap_or(sessions.began())),
-                join_within: Duration::from_millis(u64::try_from(join_within).unwrap_or(0)),
-                known_within: (!runner.has_joined).then(|| lease.whole()),
-            };
+            let facts = check.facts(token, pool, runner);
             runner.has_worked |= facts.has_attempts;
             if runner.has_worked {
-                *of_pool = KnownPool {
-                    starting: of_pool.starting,
-                    launched: of_pool.launched,
-                    ..KnownPool::default()
-                };
+                of_pool.forget_failures();
             }
             match launched_state(&facts) {
                 LaunchedState::Starting(left) => {
                     of_pool.starting += 1;
-                    note_next(next, Some(now + left));
+                    note_next(next, Some(check.now + left));
                 }
-                LaunchedState::CutOff(left) => note_next(next, left.map(|left| now + left)),
+                LaunchedState::CutOff(left) => note_next(next, left.map(|left| check.now + left)),
                 LaunchedState::Connected => {}
                 LaunchedState::Ended => {
                     if !runner.has_worked {
-                        of_pool.useless = of_pool.useless.saturating_add(1);
-                        of_pool.not_before = Some(now + pause_after(of_pool.useless));
-                        of_pool.problem = Some(problem_of(&token.name, runner, facts.join_within));
+                        let problem = problem_of(&token.name, runner, facts.join_within);
+                        of_pool.note_useless(check.now, problem);
                     }
                     ended.push(token.clone());
                     continue;
@@ -448,12 +429,83 @@ impl Launches {
     }
 }
 
+impl KnownPool {
+    /// A runner of the pool works, so that launches succeed.
+    fn forget_failures(&mut self) {
+        *self = Self {
+            starting: self.starting,
+            launched: self.launched,
+            ..Self::default()
+        };
+    }
+
+    /// A runner has ended without a run, so that the next launch waits longer.
+    fn note_useless(&mut self, now: Instant, problem: String) {
+        self.useless = self.useless.saturating_add(1);
+        self.not_before = Some(now + pause_after(self.useless));
+        self.problem = Some(problem);
+    }
+}
+
+/// What is known about all launched runners at one moment.
+struct LaunchCheck<'a> {
+    config: &'a Config,
+    now: Instant,
+    /// Since when runners can have joined this hub.
+    began: Instant,
+    lease: Lease,
+    /// The tokens of the runners that have attempts.
+    busy: BTreeSet<&'a str>,
+    /// The tokens of those that are connected.
+    connected: BTreeSet<String>,
+}
+
+impl<'a> LaunchCheck<'a> {
+    fn new(config: &'a Config, hosted: &'a [HostedAttempt], sessions: &Sessions) -> Self {
+        Self {
+            config,
+            now: Instant::now(),
+            began: sessions.began(),
+            lease: Lease::from_ms(u64::try_from(config.runner_lease_ms).unwrap_or(0)),
+            busy: hosted
+                .iter()
+                .map(|attempt| token_of(&attempt.host))
+                .collect(),
+            connected: sessions
+                .connected()
+                .iter()
+                .map(|host| token_of(host).to_owned())
+                .collect(),
+        }
+    }
+
+    fn facts(&self, token: &Token, pool: &str, runner: &KnownRunner) -> LaunchedFacts {
+        let launcher = PoolName::parse(pool)
+            .ok()
+            .and_then(|name| self.config.pools.get(&name)?.launcher.as_ref());
+        let join_within = launcher
+            .map_or(adjutant_core::launch::JOIN_TIMEOUT_DEFAULT_MS, |launcher| {
+                launcher.join_within_ms
+            });
+        let launched = runner.launched.unwrap_or(self.began);
+        LaunchedFacts {
+            is_connected: self.connected.contains(&token.name),
+            has_attempts: self.busy.contains(token.name.as_str()),
+            has_joined: runner.has_joined || runner.was_known,
+            has_ended: runner.has_ended,
+            since: self.now.saturating_duration_since(launched),
+            join_within: Duration::from_millis(u64::try_from(join_within).unwrap_or(0)),
+            known_within: (!runner.has_joined).then(|| self.lease.whole()),
+        }
+    }
+}
+
 /// Describes why the launch of a runner failed.
 fn problem_of(name: &str, runner: &KnownRunner, join_within: Duration) -> String {
     match &runner.problem {
         Some(problem) => problem.clone(),
         None if runner.has_joined => format!("{name} joined, and ended without a run"),
-        None => format!("{name} has not joined within {} s", join_within.as_secs()),
+        None => format!("{name} has not joined within {}", duration::of(join_within)),
     }
 }
 

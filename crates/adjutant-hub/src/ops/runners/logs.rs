@@ -1,21 +1,23 @@
-//! The logs of attempts on runners: the runner sends them after the end of the attempt, and the hub keeps them in its home.
+//! The logs of attempts on runners: the runner sends them after the end of the attempt, and the hub
+//! keeps them in its home.
 
 use super::{RunnerSession, foreign_attempt};
 use crate::failpoint::failpoint;
-use crate::link::{LogBytes, LogBytesStored, LogFilesStored, PostLogFiles};
 use crate::logs::kept::{AttemptLogs, is_plausible};
 use crate::ops::{AttemptId, OpError, Ops};
+use crate::protocol::{LogBytes, LogBytesStored, LogFilesStored, PostLogFiles};
 use crate::store::attempt_row;
 use adjutant_core::Denied;
 use std::io;
 use std::sync::Arc;
 
 impl Ops {
-    /// Begins to keep the logs of an attempt, or continues, and returns what the hub has of them. May be repeated.
+    /// Begins to keep the logs of an attempt, or continues, and returns what the hub has of them.
+    /// May be repeated.
     ///
     /// # Errors
     /// The attempt is not on this runner, the logs are too large, or the disk failed.
-    pub async fn accept_logs(
+    pub(crate) async fn accept_logs(
         &self,
         session: &RunnerSession,
         call: PostLogFiles,
@@ -42,8 +44,9 @@ impl Ops {
     /// Stores bytes of a log. Returns when they are durable. May be repeated.
     ///
     /// # Errors
-    /// The attempt is not on this runner, the bytes do not belong to a listed file, or the disk failed.
-    pub async fn store_log_bytes(
+    /// The attempt is not on this runner, the bytes do not belong to a listed file, or the disk
+    /// failed.
+    pub(crate) async fn store_log_bytes(
         &self,
         session: &RunnerSession,
         at: LogBytes,
@@ -59,7 +62,8 @@ impl Ops {
         Ok(LogBytesStored { bytes })
     }
 
-    /// Changes the kept logs of an attempt. It is on this runner, and its run is not removed meanwhile.
+    /// Changes the kept logs of an attempt. It is on this runner, and its run is not removed
+    /// meanwhile.
     async fn with_logs<T: Send + 'static>(
         &self,
         session: &RunnerSession,

@@ -1,7 +1,8 @@
 //! Attempts whose runners are cut off for longer than the lease.
 //!
-//! Thousands can be lost at once, with a rack or a network. Each transaction records a bounded number, so that other calls are answered in
-//! between. A hub that is killed meanwhile leaves the others live in the store, and the next one records them.
+//! Thousands can be lost at once, with a rack or a network. Each transaction records a bounded
+//! number, so that other calls are answered in between. A hub that is killed meanwhile leaves the
+//! others live in the store, and the next one records them.
 
 use crate::ops::{AttemptId, OpError, Ops};
 use crate::store::{HostedAttempt, StoreError, hosted_attempts, runner_name};
@@ -14,11 +15,12 @@ use tokio::time::Instant;
 const LOST_TOGETHER_MAX: usize = 48;
 
 impl Ops {
-    /// Records the loss of the attempts whose leases have expired. Returns when the next one expires.
+    /// Records the loss of the attempts whose leases have expired. Returns when the next one
+    /// expires.
     ///
     /// # Errors
     /// A failure of the store. The attempts that it does not concern are recorded.
-    pub async fn lose_expired_attempts(&self) -> Result<Option<Instant>, OpError> {
+    pub(crate) async fn lose_expired_attempts(&self) -> Result<Option<Instant>, OpError> {
         let hosted = self.store.read(hosted_attempts)?;
         let with_attempts: BTreeSet<String> =
             hosted.iter().map(|attempt| attempt.host.clone()).collect();
@@ -42,7 +44,8 @@ impl Ops {
         }
     }
 
-    /// Returns the attempts whose leases have expired, and ends the sessions of their runners. `next` becomes the earliest expiry of the others.
+    /// Returns the attempts whose leases have expired, and ends the sessions of their runners.
+    /// `next` becomes the earliest expiry of the others.
     fn only_expired(
         &self,
         attempts: Vec<HostedAttempt>,
@@ -62,7 +65,8 @@ impl Ops {
         attempts.into_iter().filter(is_expired).collect()
     }
 
-    /// Records the loss of a batch. If an attempt of it cannot be recorded, the others are, and its error is returned as `Some`.
+    /// Records the loss of a batch. If an attempt of it cannot be recorded, the others are, and its
+    /// error is returned as `Some`.
     async fn lose(&self, batch: &[HostedAttempt]) -> Result<Option<OpError>, OpError> {
         let ids = |attempts: &[HostedAttempt]| {
             attempts

@@ -1,8 +1,10 @@
-//! Runners: the processes that start attempts on other machines. They call the hub; nothing connects to them.
+//! Runners: the processes that start attempts on other machines. They call the hub; nothing
+//! connects to them.
 //!
-//! A runner speaks only for attempts that the hub has placed on it. Which these are is in the store; a call names one of them. If a
-//! runner makes no call for the lease of an attempt, the attempt is lost, and what it reports later is refused. Its agent has ended by
-//! then, because the supervisor ends it earlier (see `adjutant_core::lease`).
+//! A runner speaks only for attempts that the hub has placed on it. Which these are is in the
+//! store; a call names one of them. If a runner makes no call for the lease of an attempt, the
+//! attempt is lost, and what it reports later is refused. Its agent has ended by then, because the
+//! supervisor ends it earlier (see `adjutant_core::lease`).
 
 mod facts;
 mod launches;
@@ -12,26 +14,26 @@ mod repository;
 mod sessions;
 
 pub(in crate::ops) use launches::Launches;
-pub use launches::{LaunchRound, RunnerLaunch};
+pub(crate) use launches::RunnerLaunch;
 pub use sessions::RunnerSession;
 pub(in crate::ops) use sessions::{LogAsked, READS_MAX, Sessions};
 
 use crate::config::{Config, PoolEntry};
-use crate::link::{
+use crate::ops::attempts::{Loss, is_token_of};
+use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
+use crate::protocol::{
     FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog,
     PostRemoved, RunnerJoined, RunnerWork,
 };
-use crate::ops::attempts::{Loss, is_token_of};
-use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
 use crate::store::{
-    AttemptRow, Connection, Held, HostedAttempt, MemoryNeeds, StartPlace, StoreError, Topic,
+    AttemptRow, Connection, Held, HostedAttempt, MemoryNeeds, StartTarget, StoreError, Topic,
     attempt_row, ends_with_runtime, hosted_attempts, left_on_runner, live_by_host, runner_name,
 };
 use crate::view::{RunView, Word};
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::{QueueReason, SLOTS_MAX, is_label_part};
 use adjutant_core::pressure::Admission;
-use adjutant_core::{Denied, PoolName};
+use adjutant_core::{Denied, PoolName, shorten};
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::time::Instant;
 
@@ -53,11 +55,45 @@ const ORDERS_MAX: u64 = 4;
 
 /// A runner with free slots.
 #[derive(Debug, Clone)]
-pub struct RunnerPlace {
-    pub place: StartPlace,
+pub(crate) struct RunnerTarget {
+    pub place: StartTarget,
     /// How many runs may be started there now.
     pub free: u64,
     session: RunnerSession,
+}
+
+fn check_identity(home_id: &str, slots: u64) -> Result<(), Denied> {
+    if !HOME_ID_BYTES.contains(&home_id.len())
+        || !home_id.bytes().all(|byte| byte.is_ascii_hexdigit())
+    {
+        return Err(Denied::invalid(
+            "home_id",
+            "use 16 to 64 hexadecimal digits",
+        ));
+    }
+    if !(1..=SLOTS_MAX).contains(&slots) {
+        return Err(Denied::invalid("slots", format!("use 1 to {SLOTS_MAX}")));
+    }
+    Ok(())
+}
+
+/// Checks how many pools a runner names, and its labels.
+fn check_offer(pools: &[String], labels: &BTreeMap<String, String>) -> Result<(), Denied> {
+    if pools.len() > POOLS_MAX {
+        return Err(Denied::invalid(
+            "pools",
+            format!("name at most {POOLS_MAX}"),
+        ));
+    }
+    let are_labels = labels
+        .iter()
+        .all(|(name, value)| is_label_part(name) && is_label_part(value));
+    if labels.len() > LABELS_MAX || !are_labels {
+        let problem =
+            format!("use at most {LABELS_MAX}, each NAME=VALUE of letters, digits and . _ - /");
+        return Err(Denied::invalid("labels", problem));
+    }
+    Ok(())
 }
 
 impl Ops {
@@ -65,7 +101,11 @@ impl Ops {
     ///
     /// # Errors
     /// A pool is not one for runners, or another runner waits for attempts under this identity.
-    pub fn join_runner(&self, token: &str, call: JoinRunner) -> Result<RunnerJoined, OpError> {
+    pub(crate) fn join_runner(
+        &self,
+        token: &str,
+        call: JoinRunner,
+    ) -> Result<RunnerJoined, OpError> {
         let JoinRunner {
             home_id,
             pools,
@@ -74,26 +114,8 @@ impl Ops {
             version: _,
             confirmed,
         } = call;
-        if !HOME_ID_BYTES.contains(&home_id.len())
-            || !home_id.bytes().all(|byte| byte.is_ascii_hexdigit())
-        {
-            return Err(Denied::invalid("home_id", "use 16 to 64 hexadecimal digits").into());
-        }
-        if !(1..=SLOTS_MAX).contains(&slots) {
-            return Err(Denied::invalid("slots", format!("use 1 to {SLOTS_MAX}")).into());
-        }
-        if pools.len() > POOLS_MAX {
-            return Err(Denied::invalid("pools", format!("name at most {POOLS_MAX}")).into());
-        }
-        if labels.len() > LABELS_MAX
-            || !labels
-                .iter()
-                .all(|(name, value)| is_label_part(name) && is_label_part(value))
-        {
-            let problem =
-                format!("use at most {LABELS_MAX}, each NAME=VALUE of letters, digits and . _ - /");
-            return Err(Denied::invalid("labels", problem).into());
-        }
+        check_identity(&home_id, slots)?;
+        check_offer(&pools, &labels)?;
         // Before the session begins: the hub may start again.
         if let Some(statement) = confirmed {
             self.store.compare_statement(&statement)?;
@@ -103,7 +125,7 @@ impl Ops {
         let lease_ms = u64::try_from(config.runner_lease_ms).unwrap_or(0);
         let (host, id) = (
             format!("{token}/{home_id}"),
-            crate::client::random_hex::<16>(),
+            crate::hub_client::random_hex::<16>(),
         );
         let begun = self.runners.begin(
             &host,
@@ -147,15 +169,21 @@ impl Ops {
         })
     }
 
-    /// Returns the session of a runner that makes a call, and renews its lease. `None`: it has ended, and the runner must join again.
+    /// Returns the session of a runner that makes a call, and renews its lease. `None`: it has
+    /// ended, and the runner must join again.
     #[must_use]
-    pub fn runner_session(&self, token: &str, home_id: &str, id: &str) -> Option<RunnerSession> {
+    pub(crate) fn runner_session(
+        &self,
+        token: &str,
+        home_id: &str,
+        id: &str,
+    ) -> Option<RunnerSession> {
         self.runners
             .contact(&format!("{token}/{home_id}"), id, Instant::now())
     }
 
     /// Waits until there are orders for a runner. `None`: its session has ended.
-    pub async fn runner_work(
+    pub(crate) async fn runner_work(
         &self,
         session: &RunnerSession,
         call: &GetRunnerWork,
@@ -230,7 +258,11 @@ impl Ops {
     ///
     /// # Errors
     /// No call waits for such a part from this runner.
-    pub fn accept_log_part(&self, session: &RunnerSession, part: PostLog) -> Result<(), OpError> {
+    pub(crate) fn accept_log_part(
+        &self,
+        session: &RunnerSession,
+        part: PostLog,
+    ) -> Result<(), OpError> {
         let number = part.number;
         if self.runners.answer_read(session, part) {
             Ok(())
@@ -239,7 +271,8 @@ impl Ops {
         }
     }
 
-    /// Sends connected runners the removed runs whose files they may have. The others receive them when they join.
+    /// Sends connected runners the removed runs whose files they may have. The others receive them
+    /// when they join.
     ///
     /// # Errors
     /// A failure of the store.
@@ -274,7 +307,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn confirm_removed(
+    pub(crate) async fn confirm_removed(
         &self,
         session: &RunnerSession,
         call: PostRemoved,
@@ -288,11 +321,12 @@ impl Ops {
         Ok(())
     }
 
-    /// Returns the runners that wait for attempts, have free slots, and whose machines have room for a run.
+    /// Returns the runners that wait for attempts, have free slots, and whose machines have room
+    /// for a run.
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn runner_places(&self) -> Result<Vec<RunnerPlace>, OpError> {
+    pub(crate) fn runner_places(&self) -> Result<Vec<RunnerTarget>, OpError> {
         let waiting = self.runners.waiting();
         if waiting.is_empty() {
             return Ok(Vec::new());
@@ -337,8 +371,8 @@ impl Ops {
             };
             self.runners.note_held(&session, held.all);
             if held.all.is_none() {
-                places.push(RunnerPlace {
-                    place: StartPlace::Runner {
+                places.push(RunnerTarget {
+                    place: StartTarget::Runner {
                         host: session.host.clone(),
                         pools,
                         lease_ms,
@@ -352,8 +386,9 @@ impl Ops {
         Ok(places)
     }
 
-    /// Offers claimed attempts to their runner. If the runner's session has ended, the runs return to the queue.
-    pub async fn offer_launches(&self, place: &RunnerPlace, launches: Vec<Launch>) {
+    /// Offers claimed attempts to their runner. If the runner's session has ended, the runs return
+    /// to the queue.
+    pub(crate) async fn offer_launches(&self, place: &RunnerTarget, launches: Vec<Launch>) {
         let ids: Vec<AttemptId> = launches.iter().map(|launch| launch.id).collect();
         if self.runners.offer(
             &place.session,
@@ -373,8 +408,9 @@ impl Ops {
     /// Checks that a runner relays a call of a supervisor of its own.
     ///
     /// # Errors
-    /// The attempt is not on this runner, the token is not that of the attempt, or its lease has expired.
-    pub fn check_relayed(
+    /// The attempt is not on this runner, the token is not that of the attempt, or its lease has
+    /// expired.
+    pub(crate) fn check_relayed(
         &self,
         session: &RunnerSession,
         attempt: &str,
@@ -389,7 +425,7 @@ impl Ops {
     ///
     /// # Errors
     /// The attempt is not on this runner, or its lease has expired.
-    pub async fn apply_left_facts(
+    pub(crate) async fn apply_left_facts(
         &self,
         session: &RunnerSession,
         call: PostLeftFacts,
@@ -404,7 +440,7 @@ impl Ops {
     ///
     /// # Errors
     /// The attempt is not on this runner, or its lease has expired.
-    pub async fn end_hosted(
+    pub(crate) async fn end_hosted(
         &self,
         session: &RunnerSession,
         call: PostEnded,
@@ -436,7 +472,7 @@ impl Ops {
     }
 
     /// Waits until a runner joins, after which leases can expire.
-    pub async fn runner_joined(&self) {
+    pub(crate) async fn runner_joined(&self) {
         self.runners.joined().await;
     }
 }
@@ -527,7 +563,7 @@ fn served_pools(
             .and_then(|name| config.pools.get(&name))
             .filter(|pool| pool.on_runners);
         let Some(pool) = pool else {
-            let name: String = name.chars().take(80).collect();
+            let name = shorten::to_chars(name, 80);
             return Err(Denied::invalid(
                 "pools",
                 format!(
@@ -543,4 +579,34 @@ fn served_pools(
         }
     }
     Ok(named)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn identity_and_slots_of_a_runner_are_checked() {
+        let id = "0123456789abcdef";
+        assert_eq!(check_identity(id, 1), Ok(()));
+        assert!(
+            check_identity(&id[1..], 1).is_err() && check_identity("not-hexadecimal-", 1).is_err()
+        );
+        assert!(check_identity(id, 0).is_err() && check_identity(id, SLOTS_MAX + 1).is_err());
+    }
+
+    #[test]
+    fn labels_are_words_and_not_too_many() {
+        let check = |labels: &[(&str, &str)]| {
+            let labels = labels
+                .iter()
+                .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+                .collect();
+            check_offer(&[], &labels).is_ok()
+        };
+        assert!(check(&[("gpu", "a100"), ("zone", "eu/1")]));
+        assert!(!check(&[("gpu", "a 100")]) && !check(&[("", "x")]));
+        let many = (0..=LABELS_MAX).map(|n| (format!("l{n}"), "x".to_owned()));
+        assert!(check_offer(&[], &many.collect()).is_err());
+    }
 }

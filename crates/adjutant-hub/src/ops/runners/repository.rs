@@ -1,13 +1,13 @@
 //! The repositories of runs on runners: sends them to the runner, and stores the work of the runs.
 
 use crate::git::{self, CarriedSettings, GitError, KeptAs, RunRefs};
-use crate::link::{
-    BUNDLE_LINE_BYTES_MAX, GetRepository, REPOSITORY_BYTES_MAX, RepositoryBundle, RunRefsReply,
-    SnapshotsBundle, WORK_BYTES_MAX,
-};
 use crate::named_locks::NamedLock;
 use crate::ops::runners::RunnerSession;
 use crate::ops::{AttemptId, OpError, Ops};
+use crate::protocol::{
+    BUNDLE_LINE_BYTES_MAX, GetRepository, REPOSITORY_BYTES_MAX, RepositoryBundle, RunRefsReply,
+    SnapshotsBundle, WORK_BYTES_MAX,
+};
 use crate::spool;
 use crate::store::{Run, last_host, run_by_id, workspace_of};
 use adjutant_core::{Denied, WorkspaceState};
@@ -15,11 +15,13 @@ use std::fs::File;
 use std::io::{Seek, SeekFrom};
 
 impl Ops {
-    /// Makes the bundle with the repository that a run works in. The file is read from its beginning.
+    /// Makes the bundle with the repository that a run works in. The file is read from its
+    /// beginning.
     ///
     /// # Errors
-    /// The attempt is not on this runner or has ended; the repository is gone or too large; git or the disk failed.
-    pub async fn repository_bundle(
+    /// The attempt is not on this runner or has ended; the repository is gone or too large; git or
+    /// the disk failed.
+    pub(crate) async fn repository_bundle(
         &self,
         session: &RunnerSession,
         call: &GetRepository,
@@ -66,8 +68,9 @@ impl Ops {
     /// Returns the refs of the run of an attempt.
     ///
     /// # Errors
-    /// The attempt is not on this runner, or nothing of its work can be missing; git failed, which is recorded with the run.
-    pub async fn refs_of_hosted(
+    /// The attempt is not on this runner, or nothing of its work can be missing; git failed, which
+    /// is recorded with the run.
+    pub(crate) async fn refs_of_hosted(
         &self,
         session: &RunnerSession,
         attempt: &str,
@@ -80,12 +83,12 @@ impl Ops {
         }
     }
 
-    /// Returns a file for the work of an attempt that its runner sends. The lock is held while the work is
-    /// received: another call for the same attempt waits for it.
+    /// Returns a file for the work of an attempt that its runner sends. The lock is held while the
+    /// work is received: another call for the same attempt waits for it.
     ///
     /// # Errors
     /// The attempt is not on this runner, or nothing of its work can be missing; the disk failed.
-    pub async fn file_for_work(
+    pub(crate) async fn file_for_work(
         &self,
         session: &RunnerSession,
         attempt: &str,
@@ -95,12 +98,13 @@ impl Ops {
         Ok((self.spool(id)?, one))
     }
 
-    /// Stores the work of an attempt in the user's repository, as objects and refs of its run. Returns when it is durable. May be repeated.
-    /// The attempt may have ended if its work was not stored.
+    /// Stores the work of an attempt in the user's repository, as objects and refs of its run.
+    /// Returns when it is durable. May be repeated. The attempt may have ended if its work was not
+    /// stored.
     ///
     /// # Errors
-    /// The attempt is not on this runner, or nothing of its work can be missing. It is not work of the run, or git failed, which is recorded
-    /// with the run.
+    /// The attempt is not on this runner, or nothing of its work can be missing. It is not work of
+    /// the run, or git failed, which is recorded with the run.
     pub async fn accept_work(
         &self,
         session: &RunnerSession,
@@ -112,7 +116,8 @@ impl Ops {
                 Ok(line) => line,
                 Err(error) => return Err(Denied::invalid("body", error.to_string()).into()),
             };
-        // No merge, discard or cleanup of the run at the same time, and no fetch by a later attempt.
+        // No merge, discard or cleanup of the run at the same time, and no fetch by a later
+        // attempt.
         let _only = self.tree_changes.lock().await;
         let (_, run, kept) = self.run_of_work(session, attempt)?;
         let accepted = match problem {
@@ -150,7 +155,8 @@ impl Ops {
         .await?)
     }
 
-    /// Records why the work of a run is only on its runner. Returns the error for the runner, which says whether the call can succeed later.
+    /// Records why the work of a run is only on its runner. Returns the error for the runner, which
+    /// says whether the call can succeed later.
     async fn note_not_stored(&self, run: &Run, error: OpError) -> Result<OpError, OpError> {
         let error = match error {
             OpError::Git(
@@ -189,8 +195,9 @@ impl Ops {
         ))
     }
 
-    /// Returns the run of an attempt whose work its runner may send, and how the work is kept. These are live attempts, lost ones, and those
-    /// whose work could not be stored. After other attempts, a runner could change work that a person has reviewed.
+    /// Returns the run of an attempt whose work its runner may send, and how the work is kept.
+    /// These are live attempts, lost ones, and those whose work could not be stored. After other
+    /// attempts, a runner could change work that a person has reviewed.
     fn run_of_work(
         &self,
         session: &RunnerSession,
@@ -229,7 +236,8 @@ impl Ops {
         .map_err(of_spool)
     }
 
-    /// Returns the name of the runner on which a run has worked last, so that its workspace is there. `None`: on this machine, or nowhere yet.
+    /// Returns the name of the runner on which a run has worked last, so that its workspace is
+    /// there. `None`: on this machine, or nowhere yet.
     pub(in crate::ops) fn runner_of(&self, run: &Run) -> Result<Option<String>, OpError> {
         let host = self
             .store

@@ -2,10 +2,10 @@
 //!
 //! Every call of a runner renews its lease. A host is `<token>/<id of the runner's home>`.
 
-use crate::link::{LogRead, Order, PostLog};
+use crate::protocol::{LogRead, Order, PostLog};
 use crate::view::{LogPage, ReadLogs};
 use adjutant_core::lease::Lease;
-use adjutant_core::pool::{PoolPlace, QueueReason};
+use adjutant_core::pool::{PoolTarget, QueueReason};
 use adjutant_core::pressure::MachineLoad;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -67,7 +67,8 @@ struct Session {
     offers: Vec<(String, Order)>,
     /// Parts of logs that were not sent to the runner yet.
     reads: Vec<LogRead>,
-    /// Removed runs of which the runner was notified in this session, and those that it does not know yet.
+    /// Removed runs of which the runner was notified in this session, and those that it does not
+    /// know yet.
     notified: BTreeSet<String>,
     removed: Vec<String>,
     /// Who waits for which part.
@@ -78,12 +79,18 @@ struct Session {
 }
 
 /// A part of a log, or why the runner cannot read it.
-pub(in crate::ops) type LogAnswer = Result<LogPage, String>;
+pub(in crate::ops) type LogAnswer = Result<LogPage, LogUnreadable>;
+
+/// Why a runner cannot read a part of a log, in its own words.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(in crate::ops) struct LogUnreadable(String);
 
 /// Maximum number of parts of logs that a runner is asked for at a time.
 pub(in crate::ops) const READS_MAX: usize = 64;
 
-/// How many bytes of prompts one reply may contain, unless a single order has more. The runner waits seconds for a reply.
+/// How many bytes of prompts one reply may contain, unless a single order has more. The runner
+/// waits seconds for a reply.
 const PROMPTS_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// What a runner is asked for part of a log.
@@ -121,7 +128,8 @@ impl Sessions {
         self.hosts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a session, which ends the one before. `None`: a runner is waiting for attempts in that one.
+    /// Begins a session, which ends the one before. `None`: a runner is waiting for attempts in
+    /// that one.
     pub(super) fn begin(
         &self,
         host: &str,
@@ -170,7 +178,8 @@ impl Sessions {
         Some(())
     }
 
-    /// Returns the session of a runner that makes a call, and renews its lease. `None`: it has ended.
+    /// Returns the session of a runner that makes a call, and renews its lease. `None`: it has
+    /// ended.
     pub(super) fn contact(&self, host: &str, id: &str, now: Instant) -> Option<RunnerSession> {
         let mut hosts = self.hosts();
         let known = hosts.get_mut(host)?;
@@ -182,8 +191,8 @@ impl Sessions {
         })
     }
 
-    /// Begins to wait for attempts. `taken` are those whose orders have arrived. `takes`: it would take another one. `load`: that of its
-    /// machine.
+    /// Begins to wait for attempts. `taken` are those whose orders have arrived. `takes`: it would
+    /// take another one. `load`: that of its machine.
     pub(super) fn poll(
         &self,
         session: &RunnerSession,
@@ -207,7 +216,8 @@ impl Sessions {
         })
     }
 
-    /// Returns the unconfirmed orders, as many as one reply may contain. `None`: the session has ended.
+    /// Returns the unconfirmed orders, as many as one reply may contain. `None`: the session has
+    /// ended.
     pub(super) fn offers(&self, session: &RunnerSession) -> Option<Vec<Order>> {
         let (mut hosts, mut bytes) = (self.hosts(), 0);
         let unconfirmed = of(&mut hosts, session)?
@@ -223,7 +233,8 @@ impl Sessions {
         Some(unconfirmed.take_while(fits).cloned().collect())
     }
 
-    /// Ends a session at the request of its runner, unless there are orders that it has not confirmed. Returns whether it has ended.
+    /// Ends a session at the request of its runner, unless there are orders that it has not
+    /// confirmed. Returns whether it has ended.
     pub(super) fn leave(&self, session: &RunnerSession) -> bool {
         let mut hosts = self.hosts();
         if of(&mut hosts, session).is_none_or(|found| !found.offers.is_empty()) {
@@ -292,7 +303,8 @@ impl Sessions {
         LogAsked::Waiting(answer)
     }
 
-    /// Takes the parts of logs that a runner is to send. A lost reply loses them: their readers do not wait for long.
+    /// Takes the parts of logs that a runner is to send. A lost reply loses them: their readers do
+    /// not wait for long.
     pub(super) fn take_reads(&self, session: &RunnerSession) -> Vec<LogRead> {
         of(&mut self.hosts(), session)
             .map(|session| std::mem::take(&mut session.reads))
@@ -327,7 +339,8 @@ impl Sessions {
         }
     }
 
-    /// Takes the removed runs that are to be sent to a runner. What is lost with a reply is sent when it joins again.
+    /// Takes the removed runs that are to be sent to a runner. What is lost with a reply is sent
+    /// when it joins again.
     pub(super) fn take_removed(&self, session: &RunnerSession) -> Vec<String> {
         of(&mut self.hosts(), session)
             .map(|session| std::mem::take(&mut session.removed))
@@ -338,7 +351,8 @@ impl Sessions {
     pub(super) fn answer_read(&self, session: &RunnerSession, answer: PostLog) -> bool {
         let reader = of(&mut self.hosts(), session)
             .and_then(|session| session.readers.remove(&answer.number));
-        reader.is_some_and(|reader| reader.send(answer.page.ok_or(answer.problem)).is_ok())
+        let part = answer.page.ok_or(LogUnreadable(answer.problem));
+        reader.is_some_and(|reader| reader.send(part).is_ok())
     }
 
     /// Returns the runners that wait for attempts and have confirmed all their orders.
@@ -375,7 +389,8 @@ impl Sessions {
         }
     }
 
-    /// Records why the home of a runner cannot be written. `None`: it can be. Returns whether this has begun or ended.
+    /// Records why the home of a runner cannot be written. `None`: it can be. Returns whether this
+    /// has begun or ended.
     pub(super) fn note_unwritable(&self, session: &RunnerSession, why: Option<&String>) -> bool {
         let mut hosts = self.hosts();
         let Some(found) = of(&mut hosts, session) else {
@@ -398,7 +413,7 @@ impl Sessions {
     }
 
     /// Returns the pools that runners serve, and whether at least one of these can take a run.
-    pub(in crate::ops) fn served_pools(&self) -> BTreeMap<String, PoolPlace> {
+    pub(in crate::ops) fn served_pools(&self) -> BTreeMap<String, PoolTarget> {
         let mut served = BTreeMap::new();
         for session in self
             .hosts()
@@ -406,14 +421,14 @@ impl Sessions {
             .filter_map(|host| host.session.as_ref())
         {
             for pool in &session.pools {
-                let place = served.entry(pool.clone()).or_insert(PoolPlace::NoRunner);
-                if *place != PoolPlace::Runners {
+                let place = served.entry(pool.clone()).or_insert(PoolTarget::NoRunner);
+                if *place != PoolTarget::Runners {
                     let held = session
                         .unwritable
                         .as_ref()
                         .map(|_| QueueReason::RunnerStorage)
                         .or(session.held);
-                    *place = held.map_or(PoolPlace::Runners, PoolPlace::RunnersHeld);
+                    *place = held.map_or(PoolTarget::Runners, PoolTarget::RunnersHeld);
                 }
             }
         }
@@ -447,7 +462,8 @@ impl Sessions {
         self.began
     }
 
-    /// Returns when a lease of a host expires. Of a host that this hub does not know, it began with the hub.
+    /// Returns when a lease of a host expires. Of a host that this hub does not know, it began with
+    /// the hub.
     pub(super) fn expiry(&self, host: &str, lease: Lease) -> Instant {
         self.hosts()
             .get(host)
@@ -455,7 +471,8 @@ impl Sessions {
             + lease.whole()
     }
 
-    /// Ends the session of a host if its lease has expired, so that no further call counts. Returns whether it has.
+    /// Ends the session of a host if its lease has expired, so that no further call counts. Returns
+    /// whether it has.
     pub(super) fn end_expired(&self, host: &str, lease: Lease, now: Instant) -> bool {
         let mut hosts = self.hosts();
         let Some(known) = hosts.get_mut(host) else {
@@ -468,7 +485,8 @@ impl Sessions {
         true
     }
 
-    /// Ends the sessions of silent hosts, and forgets hosts without a session and attempts. Returns when the next session expires.
+    /// Ends the sessions of silent hosts, and forgets hosts without a session and attempts. Returns
+    /// when the next session expires.
     pub(super) fn forget_silent(
         &self,
         with_attempts: &BTreeSet<String>,
@@ -766,14 +784,14 @@ mod tests {
         };
         let (a, b) = (begin("a/1", &["gpu", "big"]), begin("b/1", &["gpu"]));
         let places = || sessions.served_pools().into_values().collect::<Vec<_>>();
-        let held = PoolPlace::RunnersHeld(QueueReason::MemoryPressure);
-        assert_eq!(places(), [PoolPlace::Runners, PoolPlace::Runners]);
+        let held = PoolTarget::RunnersHeld(QueueReason::MemoryPressure);
+        assert_eq!(places(), [PoolTarget::Runners, PoolTarget::Runners]);
         sessions.note_held(&a, Some(QueueReason::MemoryPressure));
-        assert_eq!(places(), [held, PoolPlace::Runners], "big, gpu");
+        assert_eq!(places(), [held, PoolTarget::Runners], "big, gpu");
         sessions.note_held(&b, Some(QueueReason::MemoryPressure));
         assert_eq!(places(), [held, held]);
         sessions.note_held(&a, None);
-        assert_eq!(places(), [PoolPlace::Runners, PoolPlace::Runners]);
+        assert_eq!(places(), [PoolTarget::Runners, PoolTarget::Runners]);
     }
 
     #[test]

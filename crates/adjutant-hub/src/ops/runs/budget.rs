@@ -7,11 +7,13 @@ use crate::view::{ChangeBudget, RunView};
 use adjutant_core::{Action, Denied, RunState};
 
 impl Ops {
-    /// Shows the budgets on which a run draws, or raises them and resumes the runs that they stopped.
+    /// Shows the budgets on which a run draws, or raises them and resumes the runs that they
+    /// stopped.
     ///
     /// # Errors
-    /// Unknown, foreign, or finished with all runs below it; the budget above has too little; more than the user has configured.
-    pub async fn change_budget(
+    /// Unknown, foreign, or finished with all runs below it; the budget above has too little; more
+    /// than the user has configured.
+    pub(crate) async fn change_budget(
         &self,
         caller: Caller,
         call: ChangeBudget,

@@ -12,9 +12,8 @@ use crate::ops::{OpError, Ops};
 use crate::store::{Connection, StoreError, all_workspaces};
 use adjutant_core::RunId;
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
 use std::path::PathBuf;
+use std::{fs, io};
 
 const REMOVED: &str = ".removed-";
 
@@ -34,8 +33,8 @@ impl Ops {
         Ok(unused)
     }
 
-    /// Removes the shared caches that no run needs, and returns their names. Failures are logged and
-    /// retried by the next cleanup.
+    /// Removes the shared caches that no run needs, and returns their names. Failures are logged
+    /// and retried by the next cleanup.
     pub(super) async fn remove_unused_caches(&self) -> Result<Vec<String>, OpError> {
         let home = self.home.clone();
         // In a transaction, so that no run is dispatched meanwhile.

@@ -20,7 +20,8 @@ pub(super) struct NamedAgents {
     pub after_failure: bool,
 }
 
-/// Resolves the agents of a dispatch: those that it names, else those of its pool, else the default one.
+/// Resolves the agents of a dispatch: those that it names, else those of its pool, else the default
+/// one.
 pub(super) fn named_agents(
     config: &Config,
     call: &Dispatch,
@@ -31,39 +32,13 @@ pub(super) fn named_agents(
         .get("PATH")
         .or(call.env.get("PATH"))
         .map_or("", String::as_str);
-    let mut named: Vec<String> = call
-        .agent
-        .split(',')
-        .map(str::trim)
-        .filter(|name| !name.is_empty())
-        .map(ToOwned::to_owned)
-        .collect();
-    let of_pool = pool
-        .and_then(|pool| config.pools.get(pool))
-        .filter(|pool| named.is_empty() && !pool.agents.is_empty());
-    // A caller that names several agents accepts each of them.
-    let after_failure = of_pool.is_none_or(|pool| pool.fallback);
-    if let Some(pool) = of_pool {
-        named = pool.agents.iter().map(ToString::to_string).collect();
-    }
-    if named.is_empty() {
-        named.extend(config.default_agent.clone());
-    }
+    let (named, after_failure) = names_of(config, call, pool);
     if named.is_empty() {
         return Err(OpError::NoAgentGiven {
             installed: programs::installed_agents(config, path),
         });
     }
-    if named.len() > 1 && !call.args.is_empty() {
-        return Err(Denied::invalid("args", "are arguments of one CLI: name one agent").into());
-    }
-    if named.len() > ALTERNATIVES_MAX {
-        return Err(Denied::Limit {
-            what: "agents of one run",
-            limit: ALTERNATIVES_MAX as u64,
-        }
-        .into());
-    }
+    check_names(&named, !call.args.is_empty())?;
     let (mut usable, mut unusable, mut first_problem) = (Vec::new(), Vec::new(), None);
     for (at, name) in named.iter().enumerate() {
         if named[..at].contains(name) {
@@ -96,6 +71,48 @@ pub(super) fn named_agents(
             after_failure,
         }),
     }
+}
+
+/// Returns the names of the agents of a dispatch, and whether another one may take over after a
+/// failure. A caller that names several agents accepts each of them.
+fn names_of(config: &Config, call: &Dispatch, pool: Option<&PoolName>) -> (Vec<String>, bool) {
+    let named: Vec<String> = call
+        .agent
+        .split(',')
+        .map(str::trim)
+        .filter(|name| !name.is_empty())
+        .map(ToOwned::to_owned)
+        .collect();
+    if !named.is_empty() {
+        return (named, true);
+    }
+    let of_pool = pool
+        .and_then(|pool| config.pools.get(pool))
+        .filter(|pool| !pool.agents.is_empty());
+    match of_pool {
+        Some(pool) => (
+            pool.agents.iter().map(ToString::to_string).collect(),
+            pool.fallback,
+        ),
+        None => (config.default_agent.iter().cloned().collect(), true),
+    }
+}
+
+/// Refuses too many agents, and arguments for several.
+fn check_names(named: &[String], has_args: bool) -> Result<(), Denied> {
+    if named.len() > 1 && has_args {
+        return Err(Denied::invalid(
+            "args",
+            "are arguments of one CLI: name one agent",
+        ));
+    }
+    if named.len() > ALTERNATIVES_MAX {
+        return Err(Denied::Limit {
+            what: "agents of one run",
+            limit: ALTERNATIVES_MAX as u64,
+        });
+    }
+    Ok(())
 }
 
 /// Returns an agent with the settings of a dispatch.
@@ -139,7 +156,8 @@ fn agent_for(
     Ok(agent)
 }
 
-/// Chooses one of several agents. Returns its index and the reason as text. A single one needs no reason.
+/// Chooses one of several agents. Returns its index and the reason as text. A single one needs no
+/// reason.
 pub(super) fn choose_agent(
     connection: &Connection,
     pools: &Pools,
@@ -193,4 +211,29 @@ pub(super) fn choose_agent(
         format!(" ({})", unusable.join("; "))
     };
     Ok((at, Some(format!("{}: {reason}{skipped}", all[at].0.name))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_belong_to_one_agent() {
+        let one = ["claude".to_owned()];
+        let two = ["claude".to_owned(), "codex".to_owned()];
+        assert!(check_names(&one, true).is_ok());
+        assert!(check_names(&two, false).is_ok());
+        assert!(check_names(&two, true).is_err());
+    }
+
+    #[test]
+    fn number_of_agents_of_a_run_is_limited() {
+        let most = vec!["a".to_owned(); ALTERNATIVES_MAX];
+        assert!(check_names(&most, false).is_ok());
+        let more = vec!["a".to_owned(); ALTERNATIVES_MAX + 1];
+        assert!(matches!(
+            check_names(&more, false),
+            Err(Denied::Limit { .. })
+        ));
+    }
 }

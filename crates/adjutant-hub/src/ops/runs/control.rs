@@ -1,15 +1,10 @@
-//! Cancelling, pausing and resuming runs, sending them messages, moving them to another client.
+//! Cancelling and pausing runs, sending them messages, moving them to another client.
 
 use crate::clock;
-use crate::ops::budgets::{raise, stated_budget};
 use crate::ops::checks::check_size;
+use crate::ops::runs::resume::resume_stopped;
 use crate::ops::{Caller, OpError, Ops, ledger, lookup, random, render};
-use crate::store::{Run, StoreError, Tx};
-use crate::view::{
-    Adopt, Cancel, CommentedView, MessageView, Pause, Resume, RunList, RunView, SendToRun,
-};
-use adjutant_core::checkpoint::{Choice, choices};
-use adjutant_core::run::Retention;
+use crate::view::{Adopt, Cancel, CommentedView, MessageView, Pause, RunList, RunView, SendToRun};
 use adjutant_core::{
     Action, ClientName, Denied, Principal, RequestId, RunEvent, RunId, RunState, StopReason, limits,
 };
@@ -68,98 +63,8 @@ impl Ops {
         .await
     }
 
-    /// Starts a new attempt of a stopped run.
-    ///
-    /// # Errors
-    /// Unknown, foreign, or not stopped.
-    pub async fn resume(&self, caller: Caller, call: Resume) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Resume)?;
-        check_size(
-            "resolution",
-            call.resolution.as_deref().unwrap_or(""),
-            limits::TEXT_BYTES_MAX,
-        )?;
-        check_size(
-            "next_step",
-            call.next_step.as_deref().unwrap_or(""),
-            limits::TEXT_BYTES_MAX,
-        )?;
-        let choice = call
-            .choice
-            .as_ref()
-            .map(|choice| {
-                choice
-                    .known()
-                    .ok_or_else(|| Denied::invalid("choice", "use skip, retry, delegate or reduce"))
-            })
-            .transpose()?;
-        let add = call
-            .budget
-            .as_deref()
-            .map(|text| stated_budget("budget", Some(text)))
-            .transpose()?;
-        let (home, retention, config) = (
-            self.home.clone(),
-            self.retention(),
-            self.config_or_builtin(),
-        );
-        let kept = self
-            .credentials_for(&caller.who, Action::Resume, &call.run, call.env)
-            .await?;
-        let credentials = kept.id().map(ToOwned::to_owned);
-        let resume = move |tx: &mut Tx<'_>, who: &Principal| {
-            let run = lookup::run(tx.connection(), who, Action::Resume, &call.run)?;
-            let text = call
-                .resolution
-                .as_deref()
-                .or(choice.map(Choice::about))
-                .unwrap_or("");
-            if choice.is_some()
-                && choices(run.state, run.checkpoint.as_ref()).is_empty()
-                && matches!(run.state, RunState::Stopped { .. })
-            {
-                return Err(Denied::invalid(
-                    "choice",
-                    "this run was not stopped by an error or a limit: omit choice",
-                )
-                .into());
-            }
-            if let RunState::Finished(outcome) = run.state {
-                return Err(Denied::RunFinished {
-                    run: run.name.clone(),
-                    outcome,
-                }
-                .into());
-            }
-            let raised = match &add {
-                Some(add) => raise(tx, who, &config, &run, add)?,
-                None => Vec::new(),
-            };
-            let says_nothing =
-                call.resolution.is_none() && call.next_step.is_none() && choice.is_none();
-            let is_raise_only =
-                add.is_some() && says_nothing && !matches!(run.state, RunState::Stopped { .. });
-            let is_released = run.state == RunState::Queued && tx.release_held(&run, who)?;
-            if !is_released && !is_raise_only {
-                resume_stopped(tx, &run, who, retention, credentials.as_deref(), text)?;
-                tx.set_resolution(
-                    run.id,
-                    call.resolution.as_deref(),
-                    call.next_step.as_deref(),
-                    choice,
-                )?;
-            }
-            for holder in raised {
-                tx.resume_after_raise(holder, retention, &who.to_string())?;
-            }
-            render::run(tx.connection(), &home, &tx.run(run.id)?)
-        };
-        let resumed = self.write(caller, resume).await;
-        self.resolve_credentials(kept).await;
-        resumed
-    }
-
-    /// Queues comments for a run that has not finished, and resumes it if it is stopped and waits for no answer.
+    /// Queues comments for a run that has not finished, and resumes it if it is stopped and waits
+    /// for no answer.
     pub(in crate::ops) async fn send_comments(
         &self,
         caller: Caller,
@@ -280,53 +185,4 @@ impl Ops {
         })
         .await
     }
-}
-
-/// Resumes a stopped run.
-fn resume_stopped(
-    tx: &mut Tx<'_>,
-    run: &Run,
-    who: &Principal,
-    retention: Retention,
-    credentials: Option<&str>,
-    text: &str,
-) -> Result<(), StoreError> {
-    tx.may_refuse_late()?;
-    if matches!(
-        run.state,
-        RunState::Stopped {
-            reason: StopReason::ResourceLimit,
-            ..
-        }
-    ) {
-        // Resuming grants the time limit again; otherwise the run would be stopped at once.
-        // Reset first, because charged time must not count as the run's time too.
-        tx.forget_active_time(run.id)?;
-        tx.charge_active_time(run, retention)?;
-    }
-    if matches!(
-        run.state,
-        RunState::Stopped {
-            reason: StopReason::UnreadableBlock,
-            ..
-        }
-    ) {
-        // Who resumes it has looked at its output.
-        tx.settle_unreadable_blocks(run.id)?;
-        tx.clear_detail(run.id)?;
-    }
-    if matches!(
-        run.state,
-        RunState::Stopped {
-            reason: StopReason::RateLimited,
-            ..
-        }
-    ) {
-        // Resuming a run by hand tries the agent at once.
-        tx.clear_usage_limit(&run.agent, tx.now())?;
-    }
-    tx.check_budget_left(run)?;
-    tx.set_credentials(run.id, credentials)?;
-    tx.advance(run, RunEvent::Resumed, retention, &who.to_string(), text)?;
-    Ok(())
 }

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 impl Ops {
-    /// Refuses a run whose fence cannot be enforced. `env` is what the agent finds. Returns the workspace of a run in the user's
-    /// own files.
+    /// Refuses a run whose fence cannot be enforced. `env` is what the agent finds. Returns the
+    /// workspace of a run in the user's own files.
     pub(super) fn check_fence(
         &self,
         config: &Config,

@@ -7,7 +7,11 @@ mod clean;
 mod control;
 mod dispatch;
 mod fence;
+mod keep;
 mod overrides;
+mod plan;
+mod resume;
+mod retry;
 mod show;
 
-pub use clean::Cleaning;
+pub use keep::Cleaning;

@@ -1,4 +1,5 @@
-//! What a dispatcher sets for one run in addition to its agent's configuration: the model, arguments and variables.
+//! What a dispatcher sets for one run in addition to its agent's configuration: the model,
+//! arguments and variables.
 
 use crate::ops::OpError;
 use crate::ops::checks::checked_env;
@@ -13,8 +14,8 @@ const MODEL_BYTES_MAX: usize = 200;
 const ARGS_MAX: usize = 200;
 const ARGS_BYTES_MAX: usize = 32 * 1024;
 
-/// Checks that a caller may set arguments and variables, and that they can be passed to a program. Arguments can override the run's
-/// profile, so only a person may give them.
+/// Checks that a caller may set arguments and variables, and that they can be passed to a program.
+/// Arguments can override the run's profile, so only a person may give them.
 pub(super) fn check_overrides(who: &Principal, call: &Dispatch) -> Result<(), OpError> {
     if *who != Principal::Person && !(call.args.is_empty() && call.set_env.is_empty()) {
         return Err(Denied::NotAllowed {

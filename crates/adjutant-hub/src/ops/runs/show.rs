@@ -22,7 +22,8 @@ const SIGNALS_SHOWN_MAX: u32 = 10;
 const SETTLED_SHOWN_MAX: u32 = 20;
 
 impl Ops {
-    /// Lists runs that the caller may see, unfinished ones first, or in the order of their dispatch.
+    /// Lists runs that the caller may see, unfinished ones first, or in the order of their
+    /// dispatch.
     ///
     /// # Errors
     /// The caller may not list, or `before` is unknown or foreign.
@@ -64,11 +65,12 @@ impl Ops {
         })?)
     }
 
-    /// Returns one run. A run that asks for itself also gets its messages and its answered, unread requests.
+    /// Returns one run. A run that asks for itself also gets its messages and its answered, unread
+    /// requests.
     ///
     /// # Errors
     /// Unknown or foreign.
-    pub async fn get_run(
+    pub(crate) async fn get_run(
         &self,
         Caller { who, key }: &Caller,
         call: &GetRun,

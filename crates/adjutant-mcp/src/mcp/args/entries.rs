@@ -40,7 +40,7 @@ pub(super) const QUESTION: [Param; 6] = [
 /// One answer of `answers`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct AnswerEntry {
+pub(crate) struct AnswerEntry {
     pub run_id: Option<String>,
     pub message_id: Option<String>,
     pub answer: Option<String>,
@@ -55,7 +55,7 @@ pub struct AnswerEntry {
 /// One question of `questions`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct QuestionEntry {
+pub(crate) struct QuestionEntry {
     pub question: String,
     pub question_id: Option<String>,
     pub context: Option<String>,

@@ -4,7 +4,7 @@ use serde::de::value::Error;
 use serde::de::{DeserializeOwned, Deserializer, Error as _, Visitor};
 
 /// Returns the names of a struct's fields in its serialized form.
-pub fn fields_of<T: DeserializeOwned>() -> &'static [&'static str] {
+pub(crate) fn fields_of<T: DeserializeOwned>() -> &'static [&'static str] {
     let mut names: &[&str] = &[];
     let refused = T::deserialize(FieldNames(&mut names)).is_err();
     assert!(refused, "the deserializer rejects every struct");

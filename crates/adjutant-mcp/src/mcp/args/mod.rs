@@ -1,5 +1,6 @@
-//! The arguments of tools: their types, accepted spellings, and parsing. Each tool has a struct for its arguments.
-//! All errors in a call's arguments are detected here and reported in terms that a model can act on.
+//! The arguments of tools: their types, accepted spellings, and parsing. Each tool has a struct for
+//! its arguments. All errors in a call's arguments are detected here and reported in terms that a
+//! model can act on.
 
 mod entries;
 #[cfg(test)]
@@ -7,8 +8,10 @@ mod fields;
 mod param;
 mod read;
 
-pub use entries::{AnswerEntry, QuestionEntry};
+pub(crate) use entries::{AnswerEntry, QuestionEntry};
 #[cfg(test)]
-pub use fields::fields_of;
-pub use param::{DECISIONS, Kind, Param, Spelling, input_schema};
-pub use read::Args;
+pub(super) use fields::fields_of;
+pub(crate) use param::DECISIONS;
+pub use param::Param;
+pub(super) use param::{Kind, Spelling, input_schema};
+pub(super) use read::Args;

@@ -28,7 +28,7 @@ pub enum Kind {
 }
 
 /// The possible decisions.
-pub const DECISIONS: &[&str] = &["approve", "deny"];
+pub(crate) const DECISIONS: &[&str] = &["approve", "deny"];
 
 /// One argument of a tool.
 #[derive(Debug, Clone, Copy)]
@@ -42,7 +42,8 @@ pub struct Param {
     worker_about: Option<&'static str>,
     /// Further spellings that are accepted.
     pub also: &'static [&'static str],
-    /// The original protocol's spelling, always accepted and listed under `--compat`. Empty: the same.
+    /// The original protocol's spelling, always accepted and listed under `--compat`. Empty: the
+    /// same.
     pub original: &'static str,
     /// Always accepted, but listed only under `--compat`.
     compat_only: bool,
@@ -87,7 +88,7 @@ impl Param {
 
     /// Sets a shorter description for workers.
     #[must_use]
-    pub const fn worker_about(self, about: &'static str) -> Self {
+    pub(crate) const fn worker_about(self, about: &'static str) -> Self {
         Self {
             worker_about: Some(about),
             ..self
@@ -108,7 +109,7 @@ impl Param {
 
     /// Lists the argument only under `--compat`.
     #[must_use]
-    pub const fn compat_only(self) -> Self {
+    pub(crate) const fn compat_only(self) -> Self {
         Self {
             compat_only: true,
             ..self
@@ -117,7 +118,7 @@ impl Param {
 
     /// Lists the argument for workers only under `--compat`.
     #[must_use]
-    pub const fn worker_compat_only(self) -> Self {
+    pub(crate) const fn worker_compat_only(self) -> Self {
         Self {
             worker_compat_only: true,
             ..self
@@ -126,7 +127,7 @@ impl Param {
 
     /// Accepts further words, which are listed only under `--compat`.
     #[must_use]
-    pub const fn compat_words(self, compat_words: &'static [&'static str]) -> Self {
+    pub(crate) const fn compat_words(self, compat_words: &'static [&'static str]) -> Self {
         Self {
             compat_words,
             ..self
@@ -211,16 +212,16 @@ impl Param {
 
 /// The spelling of listed arguments.
 #[derive(Debug, Clone, Copy)]
-pub enum Spelling<'a> {
+pub(crate) enum Spelling<'a> {
     Own,
     /// The original protocol's, with arguments that it spells differently for one tool.
     Original(&'a [(&'static str, &'static str)]),
 }
 
-/// Returns the JSON Schema of a tool's arguments: plain types only, no `$ref`, no unions. `required` names
-/// arguments that are listed as required in addition to those that are.
+/// Returns the JSON Schema of a tool's arguments: plain types only, no `$ref`, no unions.
+/// `required` names arguments that are listed as required in addition to those that are.
 #[must_use]
-pub fn input_schema(
+pub(crate) fn input_schema(
     params: &[Param],
     role: Role,
     spelling: Spelling<'_>,

@@ -2,7 +2,7 @@
 
 use super::entries::{ANSWER, CHANGES, QUESTION};
 use super::param::{Kind, Param};
-use crate::mcp::refusal::Refusal;
+use crate::mcp::refusal::ToolRefusal;
 use crate::mcp::text;
 use crate::view::codes;
 use rmcp::model::JsonObject;
@@ -18,7 +18,7 @@ impl Args {
     ///
     /// # Errors
     /// An unknown or repeated argument, a value of the wrong type, or a missing required argument.
-    pub fn read(params: &[Param], object: Option<JsonObject>) -> Result<Self, Refusal> {
+    pub fn read(params: &[Param], object: Option<JsonObject>) -> Result<Self, ToolRefusal> {
         let object = object.unwrap_or_default();
         let find = |name: &str| params.iter().find(|param| param.has_spelling(name));
         if let Some(name) = object.keys().find(|name| find(name).is_none()) {
@@ -35,7 +35,7 @@ impl Args {
                 Some(earlier) if *earlier == value => {}
                 Some(_) => {
                     let hint = format!("pass `{}` only", param.name);
-                    return Err(Refusal::invalid(
+                    return Err(ToolRefusal::invalid(
                         format!("`{}` was given twice with different values", param.name),
                         hint,
                     ));
@@ -52,7 +52,7 @@ impl Args {
             None => Ok(Self(args)),
             Some(missing) => {
                 let hint = format!("call again with {}", missing.expected());
-                Err(Refusal::invalid(
+                Err(ToolRefusal::invalid(
                     format!("`{}` is missing", missing.name),
                     hint,
                 ))
@@ -66,13 +66,14 @@ impl Args {
         Self(object)
     }
 
-    /// Converts the arguments to a tool's struct. A test checks that the structs match what [`Args::read`] accepts.
+    /// Converts the arguments to a tool's struct. A test checks that the structs match what
+    /// [`Args::read`] accepts.
     ///
     /// # Errors
     /// The struct does not match the tool's parameters.
-    pub fn decode<T: DeserializeOwned>(self) -> Result<T, Refusal> {
+    pub fn decode<T: DeserializeOwned>(self) -> Result<T, ToolRefusal> {
         serde_json::from_value(Value::Object(self.0)).map_err(|error| {
-            Refusal::new(
+            ToolRefusal::new(
                 codes::INTERNAL,
                 format!("the arguments cannot be read: {error}"),
                 "this is a defect of Adjutant: report it with this call",
@@ -82,14 +83,14 @@ impl Args {
 }
 
 /// Parses the fields of an entry or of a nested object.
-fn parse_nested(params: &[Param], object: JsonObject) -> Result<Value, Refusal> {
+fn parse_nested(params: &[Param], object: JsonObject) -> Result<Value, ToolRefusal> {
     Args::read(params, Some(object)).map(|entry| Value::Object(entry.0))
 }
 
-fn answer(name: &str, entry: Value) -> Result<Value, Refusal> {
+fn answer(name: &str, entry: Value) -> Result<Value, ToolRefusal> {
     let Value::Object(object) = entry else {
         let hint = format!("pass `{name}` as a list of {{\"message_id\": …, \"answer\": …}}");
-        return Err(Refusal::invalid(
+        return Err(ToolRefusal::invalid(
             format!("an entry of `{name}` is not an object"),
             hint,
         ));
@@ -98,7 +99,7 @@ fn answer(name: &str, entry: Value) -> Result<Value, Refusal> {
     if answer.get("answer").is_none() && answer.get("decision").is_none() {
         let hint =
             "pass answer to a question, decision (approve or deny) to an approval or a delegation";
-        return Err(Refusal::invalid(
+        return Err(ToolRefusal::invalid(
             format!("an entry of `{name}` has neither `answer` nor `decision`"),
             hint,
         ));
@@ -106,11 +107,11 @@ fn answer(name: &str, entry: Value) -> Result<Value, Refusal> {
     Ok(answer)
 }
 
-fn question(entry: Value) -> Result<Value, Refusal> {
+fn question(entry: Value) -> Result<Value, ToolRefusal> {
     match entry {
         Value::String(text) => Ok(json!({"question": text})),
         Value::Object(object) => parse_nested(&QUESTION, object),
-        _ => Err(Refusal::invalid(
+        _ => Err(ToolRefusal::invalid(
             "an entry of `questions` is neither a text nor an object",
             "pass `questions` as a list of {\"question\": …}",
         )),
@@ -118,7 +119,7 @@ fn question(entry: Value) -> Result<Value, Refusal> {
 }
 
 /// Converts a value to its declared type, accepting obvious variants.
-fn convert_value(param: &Param, name: &str, value: Value) -> Result<Value, Refusal> {
+fn convert_value(param: &Param, name: &str, value: Value) -> Result<Value, ToolRefusal> {
     let read = match (param.kind, value) {
         (Kind::Text, Value::String(text)) => Some(Value::String(text)),
         // Ids are sometimes sent as bare numbers.
@@ -152,13 +153,13 @@ fn convert_value(param: &Param, name: &str, value: Value) -> Result<Value, Refus
         _ => None,
     };
     let value = read.ok_or_else(|| {
-        Refusal::invalid(
+        ToolRefusal::invalid(
             format!("`{name}` has a value of the wrong kind"),
             format!("pass {}", param.expected()),
         )
     })?;
     if matches!(param.kind, Kind::Count) && value.as_i64().is_some_and(|number| number < 0) {
-        return Err(Refusal::invalid(
+        return Err(ToolRefusal::invalid(
             format!("`{}` is negative", param.name),
             format!("pass 0 or more in `{}`", param.name),
         ));
@@ -194,7 +195,8 @@ fn whole(number: &serde_json::Number) -> Option<i64> {
     (float.fract() == 0.0 && float.abs() <= EXACT_MAX).then_some(float as i64)
 }
 
-/// Returns whether a name is a slip or a beginning of a known one. Another word of similar length is neither.
+/// Returns whether a name is a slip or a beginning of a known one. Another word of similar length
+/// is neither.
 fn is_near(known: &str, name: &str) -> bool {
     text::distance(known, name) <= 1.max(name.len() / 3)
         || name.len() >= 3 && known.starts_with(name)
@@ -214,7 +216,7 @@ fn missing<'a>(params: &'a [Param], object: &JsonObject) -> Vec<&'a Param> {
 }
 
 /// Refuses an argument that does not exist. A required one that is missing may be what was meant.
-fn unknown(params: &[Param], name: &str, missing: &[&Param]) -> Refusal {
+fn unknown(params: &[Param], name: &str, missing: &[&Param]) -> ToolRefusal {
     let shown = text::quoted(name, 60);
     let nearest = params
         .iter()
@@ -238,7 +240,7 @@ fn unknown(params: &[Param], name: &str, missing: &[&Param]) -> Refusal {
         .map(|param| format!("; `{}` is missing: pass {}", param.name, param.expected()))
         .collect();
     let hint = hint + &also;
-    Refusal::invalid(format!("there is no argument {shown}"), hint)
+    ToolRefusal::invalid(format!("there is no argument {shown}"), hint)
 }
 
 #[cfg(test)]
@@ -271,7 +273,7 @@ mod tests {
         questions: Vec<QuestionEntry>,
     }
 
-    fn read(value: Value) -> Result<Decoded, Refusal> {
+    fn read(value: Value) -> Result<Decoded, ToolRefusal> {
         Args::read(&PARAMS, value.as_object().cloned())?.decode()
     }
 

@@ -1,11 +1,7 @@
 //! The tools of chats.
 
-use super::params::CHAT_ID;
-use super::params::KEY;
-use super::params::LABEL;
-use super::params::WAIT;
-use super::row::Effect;
-use super::row::{ToolRow, handler};
+use super::params::{CHAT_ID, KEY, LABEL, WAIT};
+use super::row::{Effect, ToolRow, handler};
 use crate::mcp::args::{Kind, Param};
 use crate::mcp::tools::chats;
 use adjutant_core::Action;

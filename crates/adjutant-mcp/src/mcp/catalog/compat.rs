@@ -2,9 +2,9 @@
 
 use crate::mcp::session::Role;
 
-/// Tools that a role can always call but that are listed only under `--compat`. A worker's other tools already
-/// return what this one shows.
-pub const UNLISTED: [(Role, &str); 1] = [(Role::Worker, "check_subagent_status")];
+/// Tools that a role can always call but that are listed only under `--compat`. A worker's other
+/// tools already return what this one shows.
+pub(crate) const UNLISTED: [(Role, &str); 1] = [(Role::Worker, "check_subagent_status")];
 
 /// Aliases of tools: always accepted, listed under `--compat`.
 pub const ALIASES: [(&str, &str); 12] = [
@@ -31,7 +31,8 @@ pub(in crate::mcp) const SPELLED_APART: [(&str, &[(&str, &str)]); 4] = [
     ("ask-gemini", &[("message", "prompt")]),
 ];
 
-/// Arguments that the original protocol requires, by the tool's listed name. Calls without them are accepted.
+/// Arguments that the original protocol requires, by the tool's listed name. Calls without them are
+/// accepted.
 pub(in crate::mcp) const ORIGINALLY_REQUIRED: [(&str, &[&str]); 6] = [
     ("ask_parent", &["question"]),
     ("check_message_status", &["run_id", "message_id"]),
@@ -42,4 +43,4 @@ pub(in crate::mcp) const ORIGINALLY_REQUIRED: [(&str, &[&str]); 6] = [
 ];
 
 /// `run_subagent_<agent>` starts a run of that agent.
-pub const RUN_PREFIX: &str = "run_subagent_";
+pub(crate) const RUN_PREFIX: &str = "run_subagent_";

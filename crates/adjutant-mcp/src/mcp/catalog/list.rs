@@ -1,12 +1,7 @@
 //! The lists of tools as clients receive them.
 
-use super::chats::LIST_CHATS;
-use super::chats::SEND_MESSAGE;
-use super::chats::SHOW_CHAT;
-use super::chats::START_CHAT;
-use super::compat::ALIASES;
-use super::compat::RUN_PREFIX;
-use super::compat::UNLISTED;
+use super::chats::{LIST_CHATS, SEND_MESSAGE, SHOW_CHAT, START_CHAT};
+use super::compat::{ALIASES, RUN_PREFIX, UNLISTED};
 use super::parent::PARENT;
 use super::row::ToolRow;
 use super::worker::WORKER;
@@ -24,7 +19,7 @@ pub fn tools(role: Role) -> &'static [ToolRow] {
 
 /// Returns whether a tool belongs to chats.
 #[must_use]
-pub fn is_of_chats(row: &ToolRow) -> bool {
+pub(crate) fn is_of_chats(row: &ToolRow) -> bool {
     [START_CHAT, LIST_CHATS, SHOW_CHAT, SEND_MESSAGE]
         .iter()
         .any(|tool| tool.name == row.name)
@@ -48,8 +43,8 @@ pub fn find(role: Role, name: &str) -> Option<&'static ToolRow> {
     own(name).or_else(alias).or_else(by_agent)
 }
 
-/// Returns the list of tools of a role. Under `compat`, arguments have the original names, and aliases are added,
-/// including those of the given agents.
+/// Returns the list of tools of a role. Under `compat`, arguments have the original names, and
+/// aliases are added, including those of the given agents.
 #[must_use]
 pub fn list(role: Role, compat: bool, agents: &[(String, String)]) -> Vec<Tool> {
     let mut list: Vec<Tool> = tools(role)
@@ -94,7 +89,8 @@ mod tests {
 
     const ROLES: [(Role, usize, usize); 2] = [(Role::Parent, 1_800, 15), (Role::Worker, 1_200, 10)];
 
-    /// Counts the lists as a plain client sends them. `tests/it/vendors/offered.rs` counts what real clients send.
+    /// Counts the lists as a plain client sends them. `tests/it/vendors/offered.rs` counts what
+    /// real clients send.
     #[test]
     fn tool_lists_are_within_their_budgets() {
         let bpe = tiktoken_rs::o200k_base().expect("the encoding is part of the crate");

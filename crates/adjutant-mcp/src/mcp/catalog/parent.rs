@@ -1,16 +1,8 @@
 //! The tools of a parent.
 
-use super::chats::LIST_CHATS;
-use super::chats::SEND_MESSAGE;
-use super::chats::SHOW_CHAT;
-use super::chats::START_CHAT;
-use super::params::KEY;
-use super::params::MESSAGE_ID;
-use super::params::RUN;
-use super::params::VERDICT;
-use super::params::WAIT;
-use super::row::Effect;
-use super::row::{ToolRow, handler};
+use super::chats::{LIST_CHATS, SEND_MESSAGE, SHOW_CHAT, START_CHAT};
+use super::params::{KEY, MESSAGE_ID, RUN, VERDICT, WAIT};
+use super::row::{Effect, ToolRow, handler};
 use crate::mcp::args::{DECISIONS, Kind, Param};
 use crate::mcp::tools::parent;
 use adjutant_core::Action;

@@ -1,13 +1,11 @@
 //! One tool as data.
 
-use super::compat::ORIGINALLY_REQUIRED;
-use super::compat::RUN_PREFIX;
-use super::compat::SPELLED_APART;
+use super::compat::{ORIGINALLY_REQUIRED, RUN_PREFIX, SPELLED_APART};
 use crate::mcp::args::{Args, Param, Spelling, input_schema};
-use crate::mcp::caller::Caller;
-use crate::mcp::refusal::Refusal;
-use crate::mcp::reply::Reply;
-use crate::mcp::session::{Role, Session};
+use crate::mcp::caller::McpCaller;
+use crate::mcp::refusal::ToolRefusal;
+use crate::mcp::reply::ToolReply;
+use crate::mcp::session::{McpSession, Role};
 use adjutant_core::Action;
 use futures::future::BoxFuture;
 use rmcp::model::{JsonObject, MetaObject, Tool, ToolAnnotations};
@@ -15,7 +13,11 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// The function of a tool.
-pub type Run = for<'a> fn(&'a Session, &'a Caller, Args) -> BoxFuture<'a, Result<Reply, Refusal>>;
+pub type Run = for<'a> fn(
+    &'a McpSession,
+    &'a McpCaller,
+    Args,
+) -> BoxFuture<'a, Result<ToolReply, ToolRefusal>>;
 
 /// The function of a tool, with the struct of its arguments.
 #[derive(Debug, Clone, Copy)]
@@ -26,7 +28,7 @@ pub struct Handler {
     pub fields: fn() -> &'static [&'static str],
     /// Parses that struct.
     #[cfg(test)]
-    pub decode: fn(Args) -> Result<(), Refusal>,
+    pub decode: fn(Args) -> Result<(), ToolRefusal>,
 }
 
 macro_rules! handler {
@@ -71,7 +73,8 @@ pub struct ToolRow {
     pub effect: Effect,
     /// Kept loaded by clients that otherwise load tools on demand.
     pub core: bool,
-    /// The fields of the structured result: name, JSON type (empty: any), and whether the field is always present.
+    /// The fields of the structured result: name, JSON type (empty: any), and whether the field is
+    /// always present.
     pub output: &'static [(&'static str, &'static str, bool)],
     pub handler: Handler,
 }

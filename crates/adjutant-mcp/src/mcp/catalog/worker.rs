@@ -1,22 +1,16 @@
 //! The tools of a worker.
 
-use super::chats::LIST_CHATS_OF_WORKER;
-use super::chats::SEND_MESSAGE_OF_WORKER;
-use super::chats::SHOW_CHAT_OF_WORKER;
-use super::chats::START_CHAT_OF_WORKER;
-use super::params::KEY;
-use super::params::MESSAGE_ID;
-use super::params::OWN_RUN;
-use super::params::STATUS;
-use super::params::WAIT;
-use super::row::Effect;
-use super::row::{ToolRow, handler};
+use super::chats::{
+    LIST_CHATS_OF_WORKER, SEND_MESSAGE_OF_WORKER, SHOW_CHAT_OF_WORKER, START_CHAT_OF_WORKER,
+};
+use super::params::{KEY, MESSAGE_ID, OWN_RUN, STATUS, WAIT};
+use super::row::{Effect, ToolRow, handler};
 use crate::mcp::args::{DECISIONS, Kind, Param};
 use crate::mcp::tools::worker;
 use adjutant_core::Action;
 
 /// The tools of a worker.
-pub const WORKER: [ToolRow; 11] = [
+pub(crate) const WORKER: [ToolRow; 11] = [
     ToolRow {
         name: "ask_parent",
         title: "Ask the parent",

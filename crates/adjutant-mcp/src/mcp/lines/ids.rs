@@ -1,6 +1,6 @@
-//! Request ids that are fractions or numbers beyond 64 bits. JSON-RPC and MCP allow them, but rmcp cannot parse
-//! them. Such an id is encoded as a string that contains the original text, and decoded in the reply. No state is
-//! kept. Pure functions.
+//! Request ids that are fractions or numbers beyond 64 bits. JSON-RPC and MCP allow them, but rmcp
+//! cannot parse them. Such an id is encoded as a string that contains the original text, and
+//! decoded in the reply. No state is kept. Pure functions.
 
 use rmcp::RoleServer;
 use rmcp::model::{ErrorData, JsonRpcVersion2_0, RequestId, ServerJsonRpcMessage};
@@ -9,7 +9,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use std::ops::Range;
 
-/// The prefix of strings that encode an id. A client's own string with this prefix is encoded in the same way.
+/// The prefix of strings that encode an id. A client's own string with this prefix is encoded in
+/// the same way.
 const ENCODED_PREFIX: &str = "\u{f8ff}id:";
 
 /// The parts of a message that identify a request.
@@ -30,12 +31,12 @@ struct CancelledParams<'a> {
 }
 
 /// Returns whether an id is an encoded one.
-pub fn is_encoded(id: &RequestId) -> bool {
+pub(super) fn is_encoded(id: &RequestId) -> bool {
     matches!(id, RequestId::String(text) if text.starts_with(ENCODED_PREFIX))
 }
 
 /// Encodes the ids of a message. `None`: rmcp can parse them as they are.
-pub fn encode_ids(line: &[u8]) -> Option<Vec<u8>> {
+pub(crate) fn encode_ids(line: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(line).ok()?;
     let envelope: Envelope<'_> = serde_json::from_str(text).ok()?;
     let cancelled = envelope
@@ -64,7 +65,7 @@ pub(super) fn place(whole: &str, part: &str) -> Option<Range<usize>> {
 }
 
 /// Returns an id as rmcp can represent it. `None`: it is not an id.
-pub fn request_id(id: &str) -> Option<RequestId> {
+pub(super) fn request_id(id: &str) -> Option<RequestId> {
     match id_to_encode(id) {
         Some(id) => serde_json::from_str::<&RawValue>(id)
             .is_ok()
@@ -109,7 +110,7 @@ struct ErrorMessage<'a> {
 }
 
 /// Serializes a message with its id as the client wrote it.
-pub fn written(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
+pub(super) fn written(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
     match message {
         ServerJsonRpcMessage::Response(response) => match original_id(&response.id) {
             Some(id) => serde_json::to_vec(&ResultMessage {
@@ -133,8 +134,9 @@ pub fn written(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec
     }
 }
 
-/// Serializes an error for a message without a readable id, with the null id that JSON-RPC 2.0 requires.
-pub fn with_null_id(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
+/// Serializes an error for a message without a readable id, with the null id that JSON-RPC 2.0
+/// requires.
+pub(crate) fn with_null_id(message: &TxJsonRpcMessage<RoleServer>) -> serde_json::Result<Vec<u8>> {
     match message {
         ServerJsonRpcMessage::Error(refused) if refused.id.is_none() => {
             serde_json::to_vec(&ErrorMessage {

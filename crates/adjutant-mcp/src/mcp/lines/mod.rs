@@ -1,10 +1,10 @@
-//! JSON-RPC with one message per line. A malformed line is answered with an error, so that no client waits forever.
-//! Ids that rmcp cannot parse are preserved, see [`ids`].
+//! JSON-RPC with one message per line. A malformed line is answered with an error, so that no
+//! client waits forever. Ids that rmcp cannot parse are preserved, see [`ids`].
 
 mod ids;
 mod received;
 
-pub use received::{Refused, prepared};
+pub(super) use received::{Refused, prepared};
 
 use crate::view::json_problem;
 use rmcp::RoleServer;
@@ -29,12 +29,12 @@ use tokio::task::JoinSet;
 /// Maximum size of a message: the longest prompt, escaped, with some to spare.
 const LINE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Maximum number of messages in a batch.
-pub const BATCH_MAX: usize = 32;
+pub(super) const BATCH_MAX: usize = 32;
 /// A line buffer larger than this is freed after use.
 const KEPT_BYTES_MAX: usize = 64 * 1024;
 
 /// A transport over two byte streams.
-pub struct Lines<R, W> {
+pub(super) struct Lines<R, W> {
     reader: BufReader<R>,
     /// The part of the current line that was read.
     line: Vec<u8>,
@@ -43,7 +43,8 @@ pub struct Lines<R, W> {
     passing_over: bool,
     /// The id of the request in an overlong line, if its beginning has it.
     overlong_id: Option<RequestId>,
-    /// Whether an unreadable id is omitted from errors, as in 2026-07-28. In JSON-RPC 2.0 it is null.
+    /// Whether an unreadable id is omitted from errors, as in 2026-07-28. In JSON-RPC 2.0 it is
+    /// null.
     leaves_out_unread_ids: bool,
     /// Whether a line may contain several messages, as in 2025-03-26.
     accepts_batches: bool,
@@ -69,7 +70,7 @@ enum Meaning {
 }
 
 impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
-    pub fn new(reader: R, writer: W) -> Self {
+    pub(super) fn new(reader: R, writer: W) -> Self {
         let writer = Arc::new(Mutex::new(Some(writer)));
         Self {
             reader: BufReader::new(reader),
@@ -86,12 +87,12 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
     }
 
     /// From here on, accepts batches. Each request of a batch is answered by itself.
-    pub fn accept_batches(&mut self) {
+    pub(crate) fn accept_batches(&mut self) {
         self.accepts_batches = true;
     }
 
     /// From here on, omits the id from errors about messages without a readable one.
-    pub fn omit_unread_ids(&mut self) {
+    pub(crate) fn omit_unread_ids(&mut self) {
         self.leaves_out_unread_ids = true;
     }
 
@@ -126,7 +127,7 @@ impl<R: AsyncRead + Unpin, W: AsyncWrite + Unpin + Send + 'static> Lines<R, W> {
     }
 
     /// Answers a message with an error. The next message is not read before the error is written.
-    pub fn answer(&mut self, error: ErrorData, id: Option<RequestId>) {
+    pub(super) fn answer(&mut self, error: ErrorData, id: Option<RequestId>) {
         let nulls = id.is_none() && !self.leaves_out_unread_ids;
         let message = ServerJsonRpcMessage::error(error, id);
         let line = if nulls {
@@ -157,8 +158,8 @@ async fn write<W: AsyncWrite + Unpin>(
     writer.flush().await
 }
 
-/// A tool call, as nearly every line is. rmcp parses a line by trying each kind of message in turn, which takes
-/// longer than the rest of its processing.
+/// A tool call, as nearly every line is. rmcp parses a line by trying each kind of message in turn,
+/// which takes longer than the rest of its processing.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ToolCall {
@@ -171,7 +172,8 @@ struct ToolCall {
 }
 
 impl ToolCall {
-    /// Converts the call to the message that rmcp would produce, with the metadata moved to the request.
+    /// Converts the call to the message that rmcp would produce, with the metadata moved to the
+    /// request.
     fn into_message(self) -> ClientJsonRpcMessage {
         let Self {
             _version,
@@ -190,8 +192,8 @@ impl ToolCall {
 
 /// Parses one line.
 ///
-/// Unknown notifications (JSON-RPC 2.0, section 4.1) and malformed responses are ignored, since no reply to them is
-/// expected. Everything else is answered, with its id if it has one (section 5.1).
+/// Unknown notifications (JSON-RPC 2.0, section 4.1) and malformed responses are ignored, since no
+/// reply to them is expected. Everything else is answered, with its id if it has one (section 5.1).
 fn meaning(line: &[u8]) -> Meaning {
     let line = line.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(line);
     let line = line.trim_ascii();
@@ -257,7 +259,7 @@ fn meaning(line: &[u8]) -> Meaning {
 }
 
 /// Returns whether a message is a well-formed `initialize` of a version that has it.
-pub fn is_initialize(message: &[u8]) -> bool {
+pub(crate) fn is_initialize(message: &[u8]) -> bool {
     #[derive(Deserialize)]
     struct Named<'a> {
         #[serde(borrow)]
@@ -280,7 +282,7 @@ pub fn is_initialize(message: &[u8]) -> bool {
 }
 
 /// Returns the messages of a batch. `None`: it is not a batch, or empty, or too long.
-pub fn batch(text: &[u8]) -> Option<Vec<Box<RawValue>>> {
+pub(super) fn batch(text: &[u8]) -> Option<Vec<Box<RawValue>>> {
     if text.trim_ascii_start().first() != Some(&b'[') {
         return None;
     }
@@ -291,7 +293,7 @@ pub fn batch(text: &[u8]) -> Option<Vec<Box<RawValue>>> {
 }
 
 /// Serializes the rejection of a request, with its id if it is readable.
-pub fn refused(message: &[u8], error: ErrorData) -> Vec<u8> {
+pub(super) fn refused(message: &[u8], error: ErrorData) -> Vec<u8> {
     let kept = ids::encode_ids(message);
     let value: Value =
         serde_json::from_slice(kept.as_deref().unwrap_or(message)).unwrap_or(Value::Null);
@@ -302,12 +304,12 @@ pub fn refused(message: &[u8], error: ErrorData) -> Vec<u8> {
 }
 
 /// Serializes the refusal of a message that was not parsed.
-pub fn refused_before(Refused(error, id): Refused) -> Vec<u8> {
+pub(crate) fn refused_before(Refused(error, id): Refused) -> Vec<u8> {
     ids::with_null_id(&ServerJsonRpcMessage::error(error, id)).expect("an error serializes to JSON")
 }
 
 /// Serializes the reply to a malformed message.
-pub fn refusal(message: &[u8]) -> Vec<u8> {
+pub(super) fn refusal(message: &[u8]) -> Vec<u8> {
     let (error, id) = match meaning(message) {
         Meaning::Broken(error, id) => (error, id),
         Meaning::Message(message) => {

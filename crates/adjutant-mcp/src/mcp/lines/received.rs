@@ -1,10 +1,13 @@
-//! A received message before it is parsed: corrects what its author certainly meant, and names what is ambiguous. Pure functions.
+//! A received message before it is parsed: corrects what its author certainly meant, and names what
+//! is ambiguous. Pure functions.
 //!
-//! - Half of a surrogate pair (`JSON.stringify` of a text that was cut inside an emoji) becomes the replacement character.
+//! - Half of a surrogate pair (`JSON.stringify` of a text that was cut inside an emoji) becomes the
+//!   replacement character.
 //! - `arguments` of a tool call as a string that contains a JSON object becomes this object.
 //! - A repeated key is refused, because it is unknown which value was meant.
 //!
-//! The id of a request is found even where the text is not JSON, so that its client does not wait forever.
+//! The id of a request is found even where the text is not JSON, so that its client does not wait
+//! forever.
 
 use super::ids;
 use rmcp::model::{ErrorCode, ErrorData, RequestId};
@@ -17,20 +20,20 @@ use std::fmt;
 
 /// The refusal of a message, with the id of its request if it has a readable one.
 #[derive(Debug)]
-pub struct Refused(pub ErrorData, pub Option<RequestId>);
+pub(crate) struct Refused(pub ErrorData, pub Option<RequestId>);
 
 /// Returns a message as it is to be parsed.
 ///
 /// # Errors
 /// Its meaning is ambiguous.
-pub fn prepared(text: &[u8]) -> Result<Cow<'_, [u8]>, Box<Refused>> {
+pub(crate) fn prepared(text: &[u8]) -> Result<Cow<'_, [u8]>, Box<Refused>> {
     let whole = with_whole_characters(text);
     let message = match with_object_arguments(&whole) {
         Ok(Some(replaced)) => Cow::Owned(replaced),
         Ok(None) => whole,
         Err(problem) => {
             return Err(Box::new(Refused(
-                ErrorData::new(ErrorCode::INVALID_PARAMS, problem, None),
+                ErrorData::new(ErrorCode::INVALID_PARAMS, problem.to_string(), None),
                 readable_id(text),
             )));
         }
@@ -101,8 +104,19 @@ struct Params<'a> {
     arguments: &'a RawValue,
 }
 
-/// Replaces `arguments` that are a string by the object in it. `None`: they are an object, or there are none.
-fn with_object_arguments(text: &[u8]) -> Result<Option<Vec<u8>>, String> {
+/// The `arguments` of a call are neither an object nor a string with one.
+#[derive(Debug)]
+struct NotAnObject;
+
+impl fmt::Display for NotAnObject {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("arguments: must be a JSON object, such as {\"prompt\": \"…\"}")
+    }
+}
+
+/// Replaces `arguments` that are a string by the object in it. `None`: they are an object, or there
+/// are none.
+fn with_object_arguments(text: &[u8]) -> Result<Option<Vec<u8>>, NotAnObject> {
     let Ok(text) = std::str::from_utf8(text) else {
         return Ok(None);
     };
@@ -117,8 +131,7 @@ fn with_object_arguments(text: &[u8]) -> Result<Option<Vec<u8>>, String> {
     if method != "tools/call" || given.starts_with('{') || given == "null" {
         return Ok(None);
     }
-    let wrong = || "arguments: must be a JSON object, such as {\"prompt\": \"…\"}".to_owned();
-    let object = serde_json::from_str::<String>(given).map_err(|_| wrong())?;
+    let object = serde_json::from_str::<String>(given).map_err(|_| NotAnObject)?;
     let object = String::from_utf8_lossy(&with_whole_characters(object.as_bytes())).into_owned();
     let object = if object.trim().is_empty() {
         "{}"
@@ -126,7 +139,7 @@ fn with_object_arguments(text: &[u8]) -> Result<Option<Vec<u8>>, String> {
         object.trim()
     };
     if !object.starts_with('{') || serde_json::from_str::<&RawValue>(object).is_err() {
-        return Err(wrong());
+        return Err(NotAnObject);
     }
     let Some(place) = ids::place(text, given) else {
         return Ok(None);
@@ -210,9 +223,9 @@ impl<'de> serde::de::DeserializeSeed<'de> for Nested<'_> {
     }
 }
 
-/// Finds the id of a request in a text that need not be JSON. `None`: it has none, or several, or is not a request; an error under the id
-/// of a response could end another call of the client.
-pub fn readable_id(text: &[u8]) -> Option<RequestId> {
+/// Finds the id of a request in a text that need not be JSON. `None`: it has none, or several, or
+/// is not a request; an error under the id of a response could end another call of the client.
+pub(crate) fn readable_id(text: &[u8]) -> Option<RequestId> {
     let mut outermost = Outermost {
         text,
         at: 0,

@@ -2,7 +2,7 @@
 
 use super::refusal::refused;
 use super::target::TEMPLATES;
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::show::run_line;
 use crate::mcp::text::line;
 use crate::mcp::tools::chats::chat_line;
@@ -20,8 +20,8 @@ const PAGE: usize = 100;
 const TITLE_CHARS_MAX: usize = 80;
 
 /// Returns a page of resources: the newest runs with their logs, then chats.
-pub async fn list(
-    session: &Session,
+pub(crate) async fn list(
+    session: &McpSession,
     cursor: Option<&str>,
 ) -> Result<ListResourcesResult, ErrorData> {
     let from = match cursor.map(str::parse::<usize>) {
@@ -49,7 +49,7 @@ pub async fn list(
 }
 
 /// Returns the templates.
-pub fn templates() -> Vec<ResourceTemplate> {
+pub(crate) fn templates() -> Vec<ResourceTemplate> {
     let template = |(template, name, about): (&str, &str, &str)| {
         ResourceTemplate::new(template, name)
             .with_description(about)
@@ -58,9 +58,10 @@ pub fn templates() -> Vec<ResourceTemplate> {
     TEMPLATES.into_iter().map(template).collect()
 }
 
-/// Completes the name of a run or the number of a chat. A chat is also found by a part of its title.
-pub async fn complete(
-    session: &Session,
+/// Completes the name of a run or the number of a chat. A chat is also found by a part of its
+/// title.
+pub(crate) async fn complete(
+    session: &McpSession,
     request: &CompleteRequestParams,
 ) -> Result<CompletionInfo, ErrorData> {
     let Reference::Resource(resource) = &request.r#ref else {
@@ -101,7 +102,7 @@ pub async fn complete(
     CompletionInfo::with_all_values(values).map_err(|error| ErrorData::internal_error(error, None))
 }
 
-async fn runs(session: &Session) -> Result<Vec<RunView>, ErrorData> {
+async fn runs(session: &McpSession) -> Result<Vec<RunView>, ErrorData> {
     let list = session
         .client()
         .call(&ListRuns {
@@ -113,7 +114,7 @@ async fn runs(session: &Session) -> Result<Vec<RunView>, ErrorData> {
     Ok(list.map_err(|error| refused("run://", &error))?.runs)
 }
 
-async fn chats(session: &Session) -> Result<Vec<ChatView>, ErrorData> {
+async fn chats(session: &McpSession) -> Result<Vec<ChatView>, ErrorData> {
     let list = session
         .client()
         .call(&ListChats {

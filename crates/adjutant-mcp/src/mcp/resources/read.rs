@@ -2,7 +2,7 @@
 
 use super::refusal::{not_found, refused};
 use super::target::Target;
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::text::line;
 use crate::mcp::tools::{chats, parent};
 use crate::view::{ErrorView, GetRun, ReadLogs, ShowChat};
@@ -15,7 +15,7 @@ const LOG_BYTES_MAX: u64 = 16_000;
 const ENTRIES_MAX: u32 = 20;
 
 /// Returns the text of a resource, and the address of its next page.
-pub async fn read(session: &Session, uri: &str) -> Result<ReadResourceResult, ErrorData> {
+pub(crate) async fn read(session: &McpSession, uri: &str) -> Result<ReadResourceResult, ErrorData> {
     let target = Target::parse(uri).ok_or_else(|| not_found(uri))?;
     let text = text_of(session, target)
         .await
@@ -25,7 +25,7 @@ pub async fn read(session: &Session, uri: &str) -> Result<ReadResourceResult, Er
     )]))
 }
 
-async fn text_of(session: &Session, target: Target) -> Result<String, ErrorView> {
+async fn text_of(session: &McpSession, target: Target) -> Result<String, ErrorView> {
     let shown = match target {
         Target::Run(run) => {
             let run = session

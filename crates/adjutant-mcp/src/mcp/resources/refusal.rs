@@ -9,7 +9,7 @@ use serde_json::json;
 const URI_CHARS_MAX: usize = 300;
 
 /// Returns the error for a resource that does not exist or that the caller may not see.
-pub fn not_found(uri: &str) -> ErrorData {
+pub(super) fn not_found(uri: &str) -> ErrorData {
     let uri = line(uri, URI_CHARS_MAX);
     ErrorData::resource_not_found(
         format!("there is no resource {uri}"),
@@ -18,7 +18,7 @@ pub fn not_found(uri: &str) -> ErrorData {
 }
 
 /// Converts an error of the hub.
-pub fn refused(uri: &str, error: &ErrorView) -> ErrorData {
+pub(super) fn refused(uri: &str, error: &ErrorView) -> ErrorData {
     match error.code.as_str() {
         codes::NOT_FOUND | codes::INVALID | codes::NOT_ALLOWED => not_found(uri),
         _ => ErrorData::internal_error(line(&error.message, 2_000), None),

@@ -1,9 +1,10 @@
-//! Subscriptions to resources. A change is pushed; what changed is not sent: the client reads the resource.
+//! Subscriptions to resources. A change is pushed; what changed is not sent: the client reads the
+//! resource.
 
 use super::refusal::{not_found, refused};
 use super::target::Target;
 use super::watch::Watch;
-use crate::client::Client;
+use crate::hub_client::Client;
 use futures::future::join_all;
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscriptionFilter};
 use rmcp::service::{Peer, SubscriptionContext, SubscriptionSink};
@@ -59,7 +60,7 @@ async fn report(mut watch: Watch, uri: String, reports: Reports) {
 }
 
 /// Returns the part of a filter that is accepted: a bounded number of addresses of resources.
-pub fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
+pub(crate) fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
     let is_known = |uri: &&String| uri.len() <= URI_BYTES_MAX && Target::parse(uri).is_some();
     let uris = requested.resource_subscriptions.as_ref();
     let mut accepted = SubscriptionFilter::new();
@@ -73,9 +74,9 @@ pub fn accepted(requested: &SubscriptionFilter) -> SubscriptionFilter {
     accepted
 }
 
-/// Reports changes of the accepted resources until the client ends the subscription. A resource that it may not see never
-/// changes.
-pub async fn listen(
+/// Reports changes of the accepted resources until the client ends the subscription. A resource
+/// that it may not see never changes.
+pub(crate) async fn listen(
     client: &Client,
     input_ended: &CancellationToken,
     context: &SubscriptionContext,
@@ -105,7 +106,7 @@ pub async fn listen(
 
 /// The subscriptions of a connection that was initialized.
 #[derive(Debug, Default)]
-pub struct Subscriptions(Mutex<Tasks>);
+pub(crate) struct Subscriptions(Mutex<Tasks>);
 
 #[derive(Debug, Default)]
 struct Tasks {
@@ -116,7 +117,7 @@ struct Tasks {
 
 impl Subscriptions {
     /// Adds a subscription. A second one of the same resource changes nothing.
-    pub async fn add(
+    pub(crate) async fn add(
         &self,
         client: Client,
         uri: String,
@@ -150,7 +151,7 @@ impl Subscriptions {
     }
 
     /// Removes a subscription, if there is one.
-    pub fn remove(&self, uri: &str) {
+    pub(crate) fn remove(&self, uri: &str) {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(task) = tasks.by_uri.remove(uri) {
             task.abort();

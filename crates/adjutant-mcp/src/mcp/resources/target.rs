@@ -1,6 +1,6 @@
 //! The addresses of resources.
 
-use crate::client::decode_name;
+use crate::hub_client::decode_name;
 
 /// The templates of all addresses: the template, its name, and what it is.
 pub const TEMPLATES: [(&str, &str, &str); 3] = [
@@ -23,7 +23,7 @@ pub const TEMPLATES: [(&str, &str, &str); 3] = [
 
 /// What an address names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub(super) enum Target {
     Run(String),
     Log { run: String, after: Option<u64> },
     Chat { chat: i64, after: Option<i64> },
@@ -31,7 +31,7 @@ pub enum Target {
 
 impl Target {
     /// Parses an address.
-    pub fn parse(uri: &str) -> Option<Self> {
+    pub(super) fn parse(uri: &str) -> Option<Self> {
         let (scheme, rest) = uri.split_once("://")?;
         let (name, query) = rest
             .split_once('?')

@@ -1,7 +1,7 @@
 //! Waits for changes of a resource, with waiting calls of the hub.
 
 use super::target::Target;
-use crate::client::Client;
+use crate::hub_client::Client;
 use crate::view::{ErrorView, GetRun, ReadEvents, ReadLogs, ShowChat, Wait};
 
 /// How long one call waits for a change.
@@ -10,7 +10,7 @@ const CALL_MS: u64 = 60_000;
 const EVENTS_MAX: u32 = 200;
 
 /// A watched resource, at a position.
-pub struct Watch {
+pub(super) struct Watch {
     client: Client,
     target: Target,
     position: i64,
@@ -20,7 +20,7 @@ pub struct Watch {
 
 impl Watch {
     /// Starts at the current state.
-    pub async fn start(client: Client, target: Target) -> Result<Self, ErrorView> {
+    pub(super) async fn start(client: Client, target: Target) -> Result<Self, ErrorView> {
         let mut changes = None;
         let position = match &target {
             Target::Run(run) => {
@@ -54,7 +54,7 @@ impl Watch {
     }
 
     /// Waits for a change. Returns whether another one can follow.
-    pub async fn changed(&mut self) -> Result<bool, ErrorView> {
+    pub(super) async fn changed(&mut self) -> Result<bool, ErrorView> {
         loop {
             let from = self.position;
             let can_follow = match &self.target {

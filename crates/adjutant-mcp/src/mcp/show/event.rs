@@ -1,12 +1,13 @@
 //! Events and messages.
 
-use crate::mcp::text::{cut, line, quoted};
+use crate::mcp::text::{line, quoted};
 use crate::view::{EventView, MessageView};
+use adjutant_core::shorten;
 use serde_json::{Value, json};
 
 /// Formats an event as one line.
 #[must_use]
-pub fn event_line(event: &EventView) -> String {
+pub(crate) fn event_line(event: &EventView) -> String {
     let signal = match (&event.signal, &event.source) {
         (Some(signal), Some(source)) => format!(
             " [{} by {}]",
@@ -28,13 +29,13 @@ pub fn event_line(event: &EventView) -> String {
 
 /// Returns an event as structured content of a history.
 #[must_use]
-pub fn event_brief(event: &EventView) -> Value {
-    json!({"seq": event.seq, "at": event.at, "kind": event.kind, "by": event.by, "text": cut(&event.text, 200), "signal": event.signal, "source": event.source})
+pub(crate) fn event_brief(event: &EventView) -> Value {
+    json!({"seq": event.seq, "at": event.at, "kind": event.kind, "by": event.by, "text": shorten::counted(&event.text, 200), "signal": event.signal, "source": event.source})
 }
 
 /// Formats a parent's message as one line.
 #[must_use]
-pub fn message_line(message: &MessageView) -> String {
+pub(crate) fn message_line(message: &MessageView) -> String {
     format!(
         "message from {} at {}: {}",
         line(&message.from, 80),

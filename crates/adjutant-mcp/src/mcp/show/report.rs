@@ -1,23 +1,18 @@
 //! A run's report and its acceptance command.
 
-use super::limits::{FILES_MAX, RESULT_CHARS, cut_end};
+use super::fields::filled;
+use super::limits::{FILES_MAX, RESULT_CHARS};
 use crate::mcp::text::{line, quoted};
-use crate::present::report_claims;
+use crate::present::claim;
 use crate::view::{CommandView, ReportView};
-use serde_json::{Map, Value};
+use adjutant_core::shorten;
+use serde_json::{Value, json};
 
 pub(super) fn acceptance_brief(acceptance: &CommandView) -> Value {
-    let mut brief = Map::new();
-    let fields = [
-        ("passed", acceptance.passed.map(Value::from)),
-        ("exit_code", acceptance.exit_code.map(Value::from)),
-    ];
-    brief.extend(
-        fields
-            .into_iter()
-            .filter_map(|(name, value)| Some((name.to_owned(), value?))),
-    );
-    Value::Object(brief)
+    filled([
+        ("passed", json!(acceptance.passed)),
+        ("exit_code", json!(acceptance.exit_code)),
+    ])
 }
 
 /// Formats a report as lines: the overall verdict, each claim with its verdict, and the files.
@@ -28,9 +23,8 @@ pub(super) fn report_lines(report: &ReportView) -> Vec<String> {
         line(report.verdict.as_str(), 40)
     )];
     for finding in &report.checked {
-        let claim = report_claims(report)
-            .find(|part| *part.name == *finding.field)
-            .map(|part| format!(" {}", quoted(part.text, RESULT_CHARS)));
+        let claim = claim(report, &finding.field);
+        let claim = claim.map(|claim| format!(" {}", quoted(&claim, RESULT_CHARS)));
         lines.push(format!(
             "{}{}: {}, {}",
             line(&finding.field, 40),
@@ -61,6 +55,7 @@ pub(super) fn report_lines(report: &ReportView) -> Vec<String> {
     lines
 }
 
+/// Formats an acceptance command with its outcome. A run can choose the command of its child.
 pub(super) fn acceptance_line(acceptance: &CommandView) -> String {
     let came = match acceptance.passed {
         Some(true) => "passed",
@@ -76,10 +71,10 @@ pub(super) fn acceptance_line(acceptance: &CommandView) -> String {
         .as_deref()
         .map(|reason| format!(", {}", line(reason, 300)))
         .unwrap_or_default();
-    let output = cut_end(&acceptance.output, RESULT_CHARS);
+    let output = shorten::tail_chars(&acceptance.output, RESULT_CHARS);
     format!(
         "acceptance command {}: {came}{code}{reason}, output {}",
         quoted(&acceptance.command.join(" "), 300),
-        quoted(&output, RESULT_CHARS)
+        quoted(output, RESULT_CHARS)
     )
 }

@@ -1,32 +1,51 @@
 //! A request.
 
+use super::fields::filled;
 use super::limits::{QUESTION_CHARS, RESULT_CHARS_LISTED};
-use crate::mcp::text::{cut, line, quoted};
-use crate::present::{AskedFor, asked_for, clarification_parts, delegation_parts};
-use crate::view::RequestView;
-use adjutant_core::policy::OperationPart;
-use adjutant_core::{RequestKind, RequestStateKind};
+use crate::mcp::text::{line, quoted};
+use crate::present::{asked_for, clarification_parts, delegation_parts, operation_parts};
+use crate::view::{DelegationView, RequestView};
+use adjutant_core::{RequestKind, RequestStateKind, shorten};
+use serde::Serialize;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 /// Formats an open request as one line.
 #[must_use]
-pub fn request_line(request: &RequestView) -> String {
-    let wants = match request.kind.known() {
-        Some(RequestKind::Approval) => "asks for approval",
-        Some(RequestKind::Delegation) => "wants to delegate a task,",
-        _ => "asks",
+pub(crate) fn request_line(request: &RequestView) -> String {
+    let number = line(&request.number, 24);
+    let mut out = asked_line(request, &number);
+    for part in request.clarification.iter().flat_map(clarification_parts) {
+        push_quoted(&mut out, part.name, part.text, QUESTION_CHARS);
+    }
+    push_operation(&mut out, request, &number);
+    if let Some(risk) = &request.risk {
+        push_quoted(&mut out, "risk", risk, 600);
+    }
+    if let Some(preview) = &request.preview {
+        push_quoted(&mut out, "preview", preview, QUESTION_CHARS);
+    }
+    if let Some(delegation) = &request.delegation {
+        push_delegation(&mut out, delegation);
+    }
+    push_answers(&mut out, request);
+    out
+}
+
+/// Formats who asks what, and where the question belongs.
+fn asked_line(request: &RequestView, number: &str) -> String {
+    let wants = match request.shown_kind() {
+        RequestKind::Delegation => "wants to delegate a task,",
+        kind => kind.asks(),
     };
     let own = request
         .question_id
         .as_ref()
         .map_or_else(String::new, |id| format!(" (its {})", line(id, 60)));
-    let number = line(&request.number, 24);
-    let AskedFor { text, parts } = asked_for(request);
     let mut out = format!(
         "{} {wants} {number}{own}: {}",
         line(&request.run_name, 60),
-        quoted(text, QUESTION_CHARS)
+        quoted(asked_for(request).text, QUESTION_CHARS)
     );
     if let Some(group) = &request.group {
         out.push_str(&format!(
@@ -35,26 +54,20 @@ pub fn request_line(request: &RequestView) -> String {
         ));
     }
     if let Some(context) = &request.context {
-        out.push_str(&format!(" context {}", quoted(context, QUESTION_CHARS)));
+        push_quoted(&mut out, "context", context, QUESTION_CHARS);
     }
-    for part in request.clarification.iter().flat_map(clarification_parts) {
-        out.push_str(&format!(
-            " {} {}",
-            part.name,
-            quoted(part.text, QUESTION_CHARS)
-        ));
-    }
-    // The preview and the parts of a delegation follow below.
-    let parts: Vec<&OperationPart> = parts
-        .iter()
-        .filter(|part| part.name != "preview" && request.delegation.is_none())
-        .collect();
+    out
+}
+
+fn push_quoted(out: &mut String, name: &str, text: &str, chars_max: usize) {
+    out.push_str(&format!(" {name} {}", quoted(text, chars_max)));
+}
+
+/// Adds what an approval allows besides its preview, or how much of it is left out.
+fn push_operation(out: &mut String, request: &RequestView, number: &str) {
+    let parts = operation_parts(request);
     for part in parts.iter().take(PARTS_MAX) {
-        out.push_str(&format!(
-            " {} {}",
-            part.label,
-            quoted(&part.text, QUESTION_CHARS)
-        ));
+        push_quoted(out, part.label, &part.text, QUESTION_CHARS);
     }
     if parts.len() > PARTS_MAX {
         let addresses = parts[PARTS_MAX..]
@@ -64,25 +77,24 @@ pub fn request_line(request: &RequestView) -> String {
         let more = parts.len() - PARTS_MAX;
         out.push_str(&format!(" … and {more} more, {addresses} of them addresses: get_pending_questions message_id={number}"));
     }
-    if let Some(risk) = &request.risk {
-        out.push_str(&format!(" risk {}", quoted(risk, 600)));
+}
+
+fn push_delegation(out: &mut String, delegation: &DelegationView) {
+    out.push_str(&format!(
+        " {} {}",
+        line(delegation.independence.as_str(), 40),
+        line(delegation.priority.as_str(), 10)
+    ));
+    for part in delegation_parts(delegation) {
+        push_quoted(out, part.name, part.text, 600);
     }
-    if let Some(preview) = &request.preview {
-        out.push_str(&format!(" preview {}", quoted(preview, QUESTION_CHARS)));
+    if let Some(room) = &delegation.room {
+        out.push_str(&format!(" (in use: {room})"));
     }
-    if let Some(delegation) = &request.delegation {
-        out.push_str(&format!(
-            " {} {}",
-            line(delegation.independence.as_str(), 40),
-            line(delegation.priority.as_str(), 10)
-        ));
-        for part in delegation_parts(delegation) {
-            out.push_str(&format!(" {} {}", part.name, quoted(part.text, 600)));
-        }
-        if let Some(room) = &delegation.room {
-            out.push_str(&format!(" (in use: {room})"));
-        }
-    }
+}
+
+/// Adds the possible answers, and what happens without one.
+fn push_answers(out: &mut String, request: &RequestView) {
     if !request.options.is_empty() {
         let options: Vec<String> = request
             .options
@@ -92,11 +104,8 @@ pub fn request_line(request: &RequestView) -> String {
         out.push_str(&format!(" options {}", options.join(" | ")));
     }
     if let Some(default) = &request.default {
-        out.push_str(&format!(
-            " default {} at {}",
-            quoted(default, 200),
-            line(&request.expires_at, 40)
-        ));
+        push_quoted(out, "default", default, 200);
+        out.push_str(&format!(" at {}", line(&request.expires_at, 40)));
     }
     if !request.blocking {
         out.push_str(" (it continues meanwhile)");
@@ -104,72 +113,77 @@ pub fn request_line(request: &RequestView) -> String {
     if request.status != RequestStateKind::Pending {
         out.push_str(&format!(" [{}]", line(request.status.as_str(), 20)));
     }
-    out
 }
 
-/// Returns a request as structured content of a list: the facts of its line and its run's id. Its number serves as
-/// its id.
+/// Returns a request as structured content of a list: the facts of its line and its run's id. Its
+/// number serves as its id.
 #[must_use]
-pub fn request_brief(request: &RequestView) -> Value {
-    let mut brief = json!({
-        "message_id": request.number,
-        "run_id": request.run_id,
-        "run_name": request.run_name,
-        "question": cut(asked_for(request).text, QUESTION_CHARS),
-    });
-    if request.kind != RequestKind::Question {
-        brief["kind"] = json!(request.kind);
-    }
-    if !request.blocking {
-        brief["blocking"] = json!(false);
-    }
-    if request.status != RequestStateKind::Pending {
-        brief["status"] = json!(request.status);
-    }
-    if request.default.is_some() {
-        brief["expires_at"] = json!(request.expires_at);
-    }
-    with_details(brief, request)
+pub(crate) fn request_brief(request: &RequestView) -> Value {
+    let is_open = request.status == RequestStateKind::Pending;
+    let brief = [
+        ("message_id", json!(request.number)),
+        ("run_id", json!(request.run_id)),
+        ("run_name", json!(request.run_name)),
+        (
+            "question",
+            text(Some(asked_for(request).text), QUESTION_CHARS),
+        ),
+        (
+            "kind",
+            given(request.kind != RequestKind::Question, &request.kind),
+        ),
+        ("blocking", given(!request.blocking, &false)),
+        ("status", given(!is_open, &request.status)),
+        (
+            "expires_at",
+            given(request.default.is_some(), &request.expires_at),
+        ),
+    ];
+    filled(brief.into_iter().chain(details(request)))
 }
 
 /// Returns a whole request as structured content.
 #[must_use]
-pub fn request_full(request: &RequestView) -> Value {
-    let full = json!({
-        "message_id": request.message_id,
-        "number": request.number,
-        "run_id": request.run_id,
-        "run_name": request.run_name,
-        "kind": request.kind,
-        "question": cut(asked_for(request).text, QUESTION_CHARS),
-        "timestamp": request.asked_at,
-        "expires_at": request.expires_at,
-        "blocking": request.blocking,
-        "status": request.status,
-    });
-    with_details(full, request)
+pub(crate) fn request_full(request: &RequestView) -> Value {
+    let full = [
+        ("message_id", json!(request.message_id)),
+        ("number", json!(request.number)),
+        ("run_id", json!(request.run_id)),
+        ("run_name", json!(request.run_name)),
+        ("kind", json!(request.kind)),
+        (
+            "question",
+            text(Some(asked_for(request).text), QUESTION_CHARS),
+        ),
+        ("timestamp", json!(request.asked_at)),
+        ("expires_at", json!(request.expires_at)),
+        ("blocking", json!(request.blocking)),
+        ("status", json!(request.status)),
+    ];
+    filled(full.into_iter().chain(details(request)))
+}
+
+fn text(text: Option<&str>, chars_max: usize) -> Value {
+    json!(text.map(|text| shorten::counted(text, chars_max)))
+}
+
+fn given(is_given: bool, value: &impl Serialize) -> Value {
+    json!(is_given.then_some(value))
 }
 
 /// Maximum number of files, addresses and directories of an approval in a list.
-pub const PARTS_MAX: usize = 20;
+pub(crate) const PARTS_MAX: usize = 20;
 
 /// Returns what an approval allows besides its preview, by the fields of the contract.
-pub fn operation(
+pub(crate) fn operation(
     request: &RequestView,
     chars_max: usize,
     parts_max: usize,
 ) -> BTreeMap<&'static str, Value> {
     let mut fields: BTreeMap<&'static str, Value> = BTreeMap::new();
-    if request.delegation.is_some() {
-        return fields;
-    }
-    let parts: Vec<OperationPart> = asked_for(request)
-        .parts
-        .into_iter()
-        .filter(|part| part.name != "preview")
-        .collect();
+    let parts = operation_parts(request);
     for part in parts.iter().take(parts_max) {
-        let text = cut(&part.text, chars_max);
+        let text = shorten::counted(&part.text, chars_max);
         match part.name {
             "command" | "directory" => drop(fields.insert(part.name, json!(text))),
             _ => {
@@ -185,65 +199,42 @@ pub fn operation(
     fields
 }
 
-/// Adds the optional fields of a request.
-fn with_details(mut brief: Value, request: &RequestView) -> Value {
-    if let Some(context) = &request.context {
-        brief["context"] = json!(cut(context, QUESTION_CHARS));
-    }
-    if let Some(id) = &request.question_id {
-        brief["question_id"] = json!(id);
-    }
-    if let Some(clarification) = &request.clarification {
-        brief["clarification"] = clarification_parts(clarification)
-            .map(|part| (part.name.to_owned(), json!(cut(part.text, QUESTION_CHARS))))
-            .collect();
-    }
-    for (name, text) in [("risk", &request.risk), ("preview", &request.preview)] {
-        if let Some(text) = text {
-            brief[name] = json!(cut(text, QUESTION_CHARS));
-        }
-    }
+/// Returns the optional fields of a request.
+fn details(request: &RequestView) -> [(&'static str, Value); 15] {
+    let question = |of: &Option<String>| text(of.as_deref(), QUESTION_CHARS);
     let operation = operation(request, QUESTION_CHARS, PARTS_MAX);
-    if !operation.is_empty() {
-        brief["operation"] = json!(operation);
-    }
-    if let Some(delegation) = &request.delegation {
-        brief["delegation"] = json!(delegation);
-    }
-    for (name, text) in [
-        ("child", &request.child),
-        ("child_name", &request.child_name),
-        ("child_result", &request.child_result),
-    ] {
-        if let Some(text) = text {
-            brief[name] = json!(cut(text, QUESTION_CHARS));
-        }
-    }
-    if let Some(group) = &request.group {
-        brief["group"] = json!(group);
-    }
-    if let Some(decision) = &request.decision {
-        brief["decision"] = json!(decision);
-    }
-    if let Some(reason) = &request.reason {
-        brief["reason"] = json!(reason);
-    }
-    if !request.options.is_empty() {
-        brief["options"] = request
-            .options
-            .iter()
-            .map(|option| cut(option, 200))
-            .collect();
-    }
-    if let Some(default) = &request.default {
-        brief["default"] = json!(cut(default, 200));
-    }
-    brief
+    let clarification = request.clarification.as_ref().map(|clarification| {
+        let parts = clarification_parts(clarification);
+        parts
+            .map(|part| (part.name.to_owned(), text(Some(part.text), QUESTION_CHARS)))
+            .collect::<Value>()
+    });
+    let options = request.options.iter();
+    let options: Value = options
+        .map(|option| shorten::counted(option, 200))
+        .collect();
+    [
+        ("context", question(&request.context)),
+        ("question_id", json!(request.question_id)),
+        ("clarification", json!(clarification)),
+        ("risk", question(&request.risk)),
+        ("preview", question(&request.preview)),
+        ("operation", given(!operation.is_empty(), &operation)),
+        ("delegation", json!(request.delegation)),
+        ("child", question(&request.child)),
+        ("child_name", question(&request.child_name)),
+        ("child_result", question(&request.child_result)),
+        ("group", json!(request.group)),
+        ("decision", json!(request.decision)),
+        ("reason", json!(request.reason)),
+        ("options", options),
+        ("default", text(request.default.as_deref(), 200)),
+    ]
 }
 
 /// Formats the recorded answer to a request: the chosen option, or the text.
 #[must_use]
-pub fn recorded_line(request: &RequestView) -> String {
+pub(crate) fn recorded_line(request: &RequestView) -> String {
     let answer = quoted(
         request.answer.as_deref().unwrap_or_default(),
         RESULT_CHARS_LISTED,

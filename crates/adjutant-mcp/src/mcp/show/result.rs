@@ -49,7 +49,7 @@ impl Shown {
 
     /// Adds quoted lines, formatted by [`super::text::barred`].
     #[must_use]
-    pub fn quotation(mut self, quotation: String) -> Self {
+    pub(crate) fn quotation(mut self, quotation: String) -> Self {
         self.quotation = quotation;
         self
     }
@@ -70,7 +70,7 @@ impl Shown {
 
     /// Converts to the result of a tool call.
     #[must_use]
-    pub fn into_result(mut self) -> CallToolResult {
+    pub(crate) fn into_result(mut self) -> CallToolResult {
         let mut data = std::mem::take(&mut self.data);
         data.insert("next".to_owned(), Value::String(self.next.clone()));
         let mut result = CallToolResult::success(vec![ContentBlock::text(self.into_text())]);

@@ -1,4 +1,5 @@
-//! Budgets of runs and of the trees below them: transferring, charging, warning, stopping, returning unused amounts.
+//! Budgets of runs and of the trees below them: transferring, charging, warning, stopping,
+//! returning unused amounts.
 
 mod raise;
 mod read;
@@ -14,8 +15,8 @@ pub use usage::{ModelTotals, announce_usage_stated, gate_usage_of, has_grown, is
 use super::{Run, StoreError, Tx, append_event};
 use crate::store::db::params;
 use adjutant_core::budget::{Account, TooLittleLeft, Unmetered, check_left};
-use adjutant_core::run::Retention;
-use adjutant_core::{Budget, BudgetKind, Denied, EventKind, RunEvent, RunId, RunState, StopReason};
+use adjutant_core::cascade::{Cause, Step};
+use adjutant_core::{Budget, BudgetKind, Denied, EventKind, RunId};
 use read::{drawing_runs, own_budgets, run_and_ancestors, time_due};
 
 /// A budget of a new run: the account, and the run from whose budget it is transferred.
@@ -28,8 +29,8 @@ pub(in crate::store) struct PlannedBudget {
 }
 
 impl Tx<'_> {
-    /// Checks that a new run below `parent` can have this budget, and that the budgets above are not used up. `unmetered`: the kinds of
-    /// usage that its agent does not report. Writes nothing.
+    /// Checks that a new run below `parent` can have this budget, and that the budgets above are
+    /// not used up. `unmetered`: the kinds of usage that its agent does not report. Writes nothing.
     ///
     /// # Errors
     /// A budget above has less left, or a budget is hard and the agent does not report its usage.
@@ -133,7 +134,7 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Charges usage of a run to the budget on which it draws. If nothing is left, stops the runs that draw on it.
+    /// Charges usage of a run to the budget on which it draws. That budget is to be checked then.
     ///
     /// # Errors
     /// A failure of the store.
@@ -142,7 +143,6 @@ impl Tx<'_> {
         run: RunId,
         kind: BudgetKind,
         amount: i64,
-        retention: Retention,
         except: Option<RunId>,
     ) -> Result<(), StoreError> {
         if amount <= 0 {
@@ -157,25 +157,30 @@ impl Tx<'_> {
             return Ok(());
         };
         self.set_account(row, row.account.charge(amount))?;
-        self.check_budgets_up(row, except, retention)
+        self.then(Step::CheckBudgets {
+            holder: row.run,
+            kind,
+            except,
+        });
+        Ok(())
     }
 
-    /// Checks a budget and the budgets above it, which also pay for usage beyond the transferred amount.
-    fn check_budgets_up(
+    /// Checks a budget. The one above it, which also pays for usage beyond the transferred amount,
+    /// is to be checked then.
+    pub(in crate::store) fn check_budget_and_next(
         &mut self,
-        row: &BudgetRow,
+        holder: RunId,
+        kind: BudgetKind,
         except: Option<RunId>,
-        retention: Retention,
     ) -> Result<(), StoreError> {
-        let mut next = Some(*row);
-        while let Some(row) = next {
-            self.check_budget(row.run, row.kind, except, retention)?;
-            next = match row.lender {
-                Some(lender) => own_budgets(self.connection(), &[lender], row.kind)?
-                    .into_iter()
-                    .next(),
-                None => None,
-            };
+        if let Some(row) = self.check_own_budget(holder, kind, except)?
+            && let Some(holder) = row.lender
+        {
+            self.then(Step::CheckBudgets {
+                holder,
+                kind,
+                except,
+            });
         }
         Ok(())
     }
@@ -219,24 +224,20 @@ impl Tx<'_> {
             .try_for_each(|row| self.set_account(row, row.account.adjust_reserved(before, after)))
     }
 
-    /// Warns of a nearly used up budget, and stops the runs that draw on a used up one. Does not stop a run that waits for a child run,
-    /// because it uses nothing, and a run that has ended by itself (`except`).
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn check_budget(
+    /// Warns of a nearly used up budget, and names the runs to stop that draw on a used up one.
+    /// Returns the budget. `None`: it has none, or it was returned.
+    pub(in crate::store) fn check_own_budget(
         &mut self,
         holder: RunId,
         kind: BudgetKind,
         except: Option<RunId>,
-        retention: Retention,
-    ) -> Result<(), StoreError> {
+    ) -> Result<Option<BudgetRow>, StoreError> {
         let rows = budgets_of(self.connection(), holder, self.steady())?;
         let Some(row) = rows
             .into_iter()
             .find(|row| row.kind == kind && row.run == holder)
         else {
-            return Ok(());
+            return Ok(None);
         };
         if row.account.is_nearly_used() && !row.is_warned {
             let text = format!(
@@ -249,9 +250,9 @@ impl Tx<'_> {
         }
         if !row.account.has_left() {
             let text = format!("used up: {}", row.text());
-            self.stop_drawing(&row, &text, except, retention)?;
+            self.stop_drawing(&row, &text, except)?;
         }
-        Ok(())
+        Ok(Some(row))
     }
 
     /// Records that a budget is nearly used up. Called once for each budget and limit.
@@ -275,13 +276,12 @@ impl Tx<'_> {
         self.notify_ancestors(&run)
     }
 
-    /// Stops the runs that draw on a budget.
+    /// Names the runs to stop that draw on a budget.
     fn stop_drawing(
         &mut self,
         row: &BudgetRow,
         why: &str,
         except: Option<RunId>,
-        retention: Retention,
     ) -> Result<(), StoreError> {
         let of = self.run(row.run)?.name;
         for id in drawing_runs(self.connection(), row.run, row.kind)?
@@ -293,56 +293,37 @@ impl Tx<'_> {
             } else {
                 format!(" of {of}")
             };
-            self.stop_for_budget(
-                id,
-                &format!("budget of {}{of} {why}", row.kind.word()),
-                retention,
-            )?;
+            self.then(Step::StopForBudget {
+                run: id,
+                text: format!("budget of {}{of} {why}", row.kind.word()),
+            });
         }
         Ok(())
     }
 
-    /// Stops a run because of its budget, unless it is being stopped already.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(in crate::store) fn stop_for_budget(
-        &mut self,
-        id: RunId,
-        text: &str,
-        retention: Retention,
-    ) -> Result<(), StoreError> {
-        if matches!(self.run(id)?.state, RunState::Stopping(_)) {
-            return Ok(());
-        }
-        self.set_detail(id, text)?;
-        let run = self.run(id)?;
-        self.advance(
-            &run,
-            RunEvent::StopAsked(StopReason::Budget),
-            retention,
-            "hub",
-            text,
-        )?;
-        self.add_active_time(id, self.steady())
-    }
-
-    /// Stops a run if a budget on which it draws is used up. Returns whether it is.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn stop_without_budget(
-        &mut self,
-        run: &Run,
-        retention: Retention,
-    ) -> Result<bool, StoreError> {
-        let rows = budgets_of(self.connection(), run.id, self.steady())?;
+    /// Names a run to stop if a budget on which it draws is used up. Returns whether it is.
+    pub(in crate::store) fn stop_if_used_up(&mut self, run: RunId) -> Result<bool, StoreError> {
+        let rows = budgets_of(self.connection(), run, self.steady())?;
         let Err(kind) = check_left(rows.iter().map(|row| (row.kind, row.account))) else {
             return Ok(false);
         };
         let text = self.used_up(&rows, kind)?.to_string();
-        self.stop_for_budget(run.id, &text, retention)?;
+        self.then(Step::StopForBudget { run, text });
         Ok(true)
+    }
+
+    /// Returns whether no budget on which a run draws is used up.
+    pub(in crate::store) fn has_budget_left(&self, run: RunId) -> Result<bool, StoreError> {
+        let rows = budgets_of(self.connection(), run, self.steady())?;
+        Ok(check_left(rows.iter().map(|row| (row.kind, row.account))).is_ok())
+    }
+
+    /// Reads the runs that were stopped because they draw on a used up budget.
+    pub(in crate::store) fn stopped_for_budget(
+        &self,
+        holder: RunId,
+    ) -> Result<Vec<RunId>, StoreError> {
+        read::stopped_for_budget(self.connection(), holder)
     }
 
     /// Refuses to resume a run while a budget on which it draws is used up.
@@ -371,72 +352,73 @@ impl Tx<'_> {
             .announce(|connection| time_due(connection, run, self.steady()));
     }
 
-    /// Charges the active time of a run before its counter is reset, because the run has ended or receives a new time limit.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn charge_active_time(
-        &mut self,
-        run: &Run,
-        retention: Retention,
-    ) -> Result<(), StoreError> {
-        self.charge(run.id, BudgetKind::Time, run.active_ms, retention, None)
-    }
-
-    /// Settles the budgets of a finished run and of the runs above it: budgets whose runs have all ended are returned. A parent run that
-    /// waited for it is stopped now if its budget is used up.
-    pub(in crate::store) fn settle_budgets(
-        &mut self,
-        run: &Run,
-        retention: Retention,
-    ) -> Result<(), StoreError> {
-        self.charge_active_time(run, retention)?;
-        self.return_budgets(run, retention)?;
-        let Some(parent) = run.parent else {
-            return Ok(());
-        };
-        let parent = self.run(parent)?;
-        if parent.holding == 0 && matches!(parent.state, RunState::Starting | RunState::Running) {
-            self.stop_without_budget(&parent, retention)?;
+    /// Charges the time of a finished run. Its budgets and those of the runs above it are to be
+    /// returned then, and a parent run that waited for it is to be stopped if its budget is used
+    /// up.
+    pub(in crate::store) fn settle_budgets(&mut self, run: RunId) -> Result<(), StoreError> {
+        let run = self.run(run)?;
+        self.charge(run.id, BudgetKind::Time, run.active_ms, None)?;
+        let runs = run_and_ancestors(self.connection(), run.id)?;
+        self.then(Step::ReturnBudgets { runs });
+        if let Some(parent) = run.parent {
+            self.then(Step::StopWithoutBudget { run: parent });
         }
         Ok(())
     }
 
-    fn return_budgets(&mut self, run: &Run, retention: Retention) -> Result<(), StoreError> {
-        for id in run_and_ancestors(self.connection(), run.id)? {
+    /// Names the budgets to return of the first of these runs that has any, if all runs below it
+    /// have finished.
+    pub(in crate::store) fn return_budgets(&mut self, runs: &[RunId]) -> Result<(), StoreError> {
+        for (at, id) in runs.iter().enumerate() {
             let mut open = Vec::new();
             for kind in BudgetKind::ALL {
-                open.extend(
-                    own_budgets(self.connection(), &[id], kind)?
-                        .into_iter()
-                        .filter(|row| row.lender.is_some()),
-                );
+                let rows = own_budgets(self.connection(), &[*id], kind)?;
+                open.extend(rows.into_iter().filter(|row| row.lender.is_some()));
             }
             if open.is_empty() {
                 continue;
             }
-            if unfinished_below(self.connection(), id)? > 0 {
+            if unfinished_below(self.connection(), *id)? > 0 {
                 break;
             }
-            for below in open {
-                self.prepare("UPDATE budgets SET is_returned = 1 WHERE run = ?1 AND kind = ?2")?
-                    .run(params![id.to_string(), below.kind.word()])?;
-                let Some(lender) = below.lender else { continue };
-                for row in own_budgets(self.connection(), &[lender], below.kind)? {
-                    let had_left = row.account.has_left();
-                    self.set_account(&row, row.account.reclaim(below.account))?;
-                    self.add_unknown(lender, below.kind, below.unstated, below.unpriced)?;
-                    self.check_budgets_up(&row, None, retention)?;
-                    // Amounts that were only reserved had stopped the runs.
-                    if !had_left {
-                        self.resume_with_budget(
-                            lender,
-                            retention,
-                            "hub",
-                            "a run below returned what it did not use",
-                        )?;
-                    }
-                }
+            for row in open {
+                let (run, kind) = (*id, row.kind);
+                self.then(Step::ReturnBudget { run, kind });
+            }
+            let runs = runs[at + 1..].to_vec();
+            self.then(Step::ReturnBudgets { runs });
+            break;
+        }
+        Ok(())
+    }
+
+    /// Returns what a budget has left to its lender, whose budget is to be checked then.
+    pub(in crate::store) fn return_budget(
+        &mut self,
+        run: RunId,
+        kind: BudgetKind,
+    ) -> Result<(), StoreError> {
+        let rows = own_budgets(self.connection(), &[run], kind)?;
+        let Some((below, lender)) = rows.first().and_then(|row| Some((row, row.lender?))) else {
+            return Ok(());
+        };
+        self.prepare("UPDATE budgets SET is_returned = 1 WHERE run = ?1 AND kind = ?2")?
+            .run(params![run.to_string(), kind.word()])?;
+        for row in own_budgets(self.connection(), &[lender], kind)? {
+            let had_left = row.account.has_left();
+            self.set_account(&row, row.account.reclaim(below.account))?;
+            self.add_unknown(lender, kind, below.unstated, below.unpriced)?;
+            self.then(Step::CheckBudgets {
+                holder: row.run,
+                kind,
+                except: None,
+            });
+            // Amounts that were only reserved had stopped the runs.
+            if !had_left {
+                self.then(Step::ResumeWithBudget {
+                    holder: lender,
+                    cause: Cause::hub("a run below returned what it did not use"),
+                });
             }
         }
         Ok(())

@@ -1,15 +1,44 @@
 //! Raises budgets, and resumes the runs that they had stopped.
 
 use super::PlannedBudget;
-use super::read::{self, budgets_of, own_budgets};
+use super::read::{self, BudgetRow, budgets_of, own_budgets};
 use crate::store::db::params;
 use crate::store::{Run, StoreError, Tx, append_event};
-use adjutant_core::budget::{Account, check_left};
-use adjutant_core::run::Retention;
-use adjutant_core::{Budget, BudgetKind, Denied, EventKind, RunEvent, RunId};
+use adjutant_core::budget::Account;
+use adjutant_core::{Budget, BudgetKind, Denied, EventKind, RunId};
+
+/// What a raise does with a kind of budget.
+enum Raise {
+    /// The run draws on none of this kind.
+    Open(PlannedBudget),
+    Change(RaisedBudget),
+}
+
+struct RaisedBudget {
+    stored: BudgetRow,
+    account: Account,
+    is_warned: bool,
+}
+
+fn too_large(kind: BudgetKind) -> Denied {
+    Denied::invalid(
+        "add",
+        format!("the budget of {} would be too large", kind.word()),
+    )
+}
+
+/// Says why the budget above cannot lend what a raise of `amount` takes from it. `None`: it can.
+fn lacks(above: &BudgetRow, amount: i64, taken: i64) -> Option<String> {
+    let left = above.account.left();
+    (taken > left).then(|| {
+        let (amount, left) = (above.kind.text(amount), above.kind.text(left));
+        format!("{amount} is more than the budget above it has left ({left})")
+    })
+}
 
 impl Tx<'_> {
-    /// Raises the budgets on which a run draws, or creates one for it. Returns the runs whose budgets have changed.
+    /// Raises the budgets on which a run draws, or creates one for it. Returns the runs whose
+    /// budgets have changed.
     ///
     /// # Errors
     /// The budget above has less left, or the amount is too large.
@@ -19,117 +48,162 @@ impl Tx<'_> {
         add: &Budget,
         by: &str,
     ) -> Result<Vec<RunId>, StoreError> {
-        let rows = budgets_of(self.connection(), run.id, self.steady())?;
+        let raises = self.plan_raises(run, add)?;
         let mut holders = Vec::new();
-        for (kind, amount) in add.amounts() {
-            let too_large = || {
-                Denied::invalid(
-                    "add",
-                    format!("the budget of {} would be too large", kind.word()),
-                )
-            };
-            let Some(row) = rows.iter().find(|row| row.kind == kind) else {
-                // A new budget does not include earlier usage.
-                let before = match kind {
-                    BudgetKind::Time => {
-                        read::active_below(self.connection(), run.id, kind, self.steady())?.0
-                    }
-                    BudgetKind::Tokens | BudgetKind::Cost => 0,
-                };
-                let account = Account::new(before).raise(amount).ok_or_else(too_large)?;
-                self.open_budgets(
-                    run.id,
-                    &[PlannedBudget {
-                        kind,
-                        account,
-                        lender: None,
-                        is_hard: add.is_hard,
-                    }],
-                )?;
-                holders.push(run.id);
-                continue;
-            };
-            let own = own_budgets(self.connection(), &[row.run], kind)?;
-            let Some(stored) = own.first() else { continue };
-            let raised = stored.account.raise(amount).ok_or_else(too_large)?;
-            if let Some(lender) = row.lender {
-                let taken = raised.claim().saturating_sub(stored.account.claim());
-                let above = budgets_of(self.connection(), lender, self.steady())?;
-                if let Some(above) = above
-                    .iter()
-                    .find(|above| above.kind == kind && above.run == lender)
-                    && taken > above.account.left()
-                {
-                    let (amount, left) = (kind.text(amount), kind.text(above.account.left()));
-                    let problem =
-                        format!("{amount} is more than the budget above it has left ({left})");
-                    return Err(Denied::Budget {
-                        problem,
-                        of: Some((self.run(lender)?.name, kind)),
-                    }
-                    .into());
+        for raise in raises {
+            holders.push(match raise {
+                Raise::Open(planned) => {
+                    self.open_budgets(run.id, &[planned])?;
+                    run.id
                 }
-            }
-            self.set_account(stored, raised)?;
-            let is_warned = Account {
-                limit: raised.limit,
-                ..row.account
-            }
-            .is_nearly_used();
-            self.prepare("UPDATE budgets SET is_warned = ?3, is_hard = larger(is_hard, ?4) WHERE run = ?1 AND kind = ?2")?.run(params![
-                row.run.to_string(),
-                kind.word(),
-                is_warned,
-                add.is_hard
-            ])?;
-            holders.push(row.run);
+                Raise::Change(raised) => self.change_budget(&raised, add.is_hard)?,
+            });
         }
         holders.sort_unstable_by_key(ToString::to_string);
         holders.dedup();
         for holder in &holders {
-            let of = self.run(*holder)?;
-            let seq = append_event(
-                self,
-                EventKind::BudgetChanged,
-                of.id,
-                &of.owner.to_string(),
-                None,
-                by,
-                &format!("raised by {add}"),
-            )?;
-            self.touch(of.id, seq)?;
+            self.append_raise(*holder, add, by)?;
         }
         self.schedule_budget_check(run.id)?;
         Ok(holders)
     }
 
-    /// Resumes the runs that were stopped because a budget was used up, if no budget on which they draw is used up any more.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn resume_after_raise(
-        &mut self,
-        holder: RunId,
-        retention: Retention,
-        by: &str,
-    ) -> Result<(), StoreError> {
-        self.resume_with_budget(holder, retention, by, "its budget was raised")
-    }
-
-    pub(super) fn resume_with_budget(
-        &mut self,
-        holder: RunId,
-        retention: Retention,
-        by: &str,
-        text: &str,
-    ) -> Result<(), StoreError> {
-        for id in read::stopped_for_budget(self.connection(), holder)? {
-            let rows = budgets_of(self.connection(), id, self.steady())?;
-            if check_left(rows.iter().map(|row| (row.kind, row.account))).is_ok() {
-                let run = self.run(id)?;
-                self.advance(&run, RunEvent::Resumed, retention, by, text)?;
+    fn plan_raises(&self, run: &Run, add: &Budget) -> Result<Vec<Raise>, StoreError> {
+        let rows = budgets_of(self.connection(), run.id, self.steady())?;
+        let mut raises = Vec::new();
+        for (kind, amount) in add.amounts() {
+            match rows.iter().find(|row| row.kind == kind) {
+                Some(row) => raises.extend(self.plan_change(row, amount)?.map(Raise::Change)),
+                None => {
+                    raises.push(Raise::Open(PlannedBudget {
+                        kind,
+                        account: self.new_account(run.id, kind, amount)?,
+                        lender: None,
+                        is_hard: add.is_hard,
+                    }));
+                }
             }
         }
-        Ok(())
+        Ok(raises)
+    }
+
+    /// Returns the account of a new budget, which does not include earlier usage.
+    fn new_account(
+        &self,
+        run: RunId,
+        kind: BudgetKind,
+        amount: i64,
+    ) -> Result<Account, StoreError> {
+        let before = match kind {
+            BudgetKind::Time => read::active_below(self.connection(), run, kind, self.steady())?.0,
+            BudgetKind::Tokens | BudgetKind::Cost => 0,
+        };
+        Ok(Account::new(before)
+            .raise(amount)
+            .ok_or_else(|| too_large(kind))?)
+    }
+
+    /// `None`: the budget was returned.
+    fn plan_change(
+        &self,
+        row: &BudgetRow,
+        amount: i64,
+    ) -> Result<Option<RaisedBudget>, StoreError> {
+        let own = own_budgets(self.connection(), &[row.run], row.kind)?;
+        let Some(stored) = own.into_iter().next() else {
+            return Ok(None);
+        };
+        let account = stored
+            .account
+            .raise(amount)
+            .ok_or_else(|| too_large(row.kind))?;
+        if let Some(lender) = row.lender {
+            let above = budgets_of(self.connection(), lender, self.steady())?;
+            let above = above
+                .iter()
+                .find(|above| above.kind == row.kind && above.run == lender);
+            let taken = account.claim().saturating_sub(stored.account.claim());
+            if let Some(problem) = above.and_then(|above| lacks(above, amount, taken)) {
+                return Err(Denied::Budget {
+                    problem,
+                    of: Some((self.run(lender)?.name, row.kind)),
+                }
+                .into());
+            }
+        }
+        let is_warned = Account {
+            limit: account.limit,
+            ..row.account
+        }
+        .is_nearly_used();
+        Ok(Some(RaisedBudget {
+            stored,
+            account,
+            is_warned,
+        }))
+    }
+
+    /// Returns the run that has the budget.
+    fn change_budget(&mut self, raised: &RaisedBudget, is_hard: bool) -> Result<RunId, StoreError> {
+        let RaisedBudget {
+            stored,
+            account,
+            is_warned,
+        } = raised;
+        self.set_account(stored, *account)?;
+        self.prepare("UPDATE budgets SET is_warned = ?3, is_hard = larger(is_hard, ?4) WHERE run = ?1 AND kind = ?2")?.run(params![
+            stored.run.to_string(),
+            stored.kind.word(),
+            is_warned,
+            is_hard
+        ])?;
+        Ok(stored.run)
+    }
+
+    fn append_raise(&mut self, holder: RunId, add: &Budget, by: &str) -> Result<(), StoreError> {
+        let of = self.run(holder)?;
+        let seq = append_event(
+            self,
+            EventKind::BudgetChanged,
+            of.id,
+            &of.owner.to_string(),
+            None,
+            by,
+            &format!("raised by {add}"),
+        )?;
+        self.touch(of.id, seq)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use adjutant_core::Time;
+
+    #[test]
+    fn budget_above_lends_what_it_has_left() {
+        let above = BudgetRow {
+            run: RunId::new(Time(0), [0; 10]),
+            kind: BudgetKind::Tokens,
+            account: Account {
+                limit: 1_000,
+                used: 300,
+                reserved: 200,
+            },
+            lender: None,
+            is_hard: false,
+            is_warned: false,
+            unstated: 0,
+            unpriced: 0,
+        };
+        assert_eq!(lacks(&above, 500, 500), None);
+        // A raise takes less than its amount from a budget that was exceeded.
+        assert_eq!(lacks(&above, 600, 400), None);
+        let problem = lacks(&above, 501, 501).expect("too much");
+        assert!(
+            problem.starts_with(&BudgetKind::Tokens.text(501))
+                && problem.ends_with(&format!("has left ({})", BudgetKind::Tokens.text(500))),
+            "{problem}"
+        );
     }
 }

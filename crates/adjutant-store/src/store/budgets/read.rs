@@ -1,7 +1,7 @@
 //! Reading budgets.
 
 use crate::store::StoreError;
-use crate::store::db::{self, Connection, Row, params};
+use crate::store::db::{Connection, params, row, select};
 use crate::store::ids::run_id;
 use adjutant_core::budget::{AMOUNT_MAX, Account, WARN_PERCENT};
 use adjutant_core::{Budget, BudgetKind, RunId, SteadyTime, StopReason};
@@ -48,37 +48,53 @@ impl BudgetRow {
     }
 }
 
-const COLUMNS: &str = "SELECT run, kind, amount, used, reserved, lender, is_hard, is_warned, unstated, unpriced FROM budgets";
+row! {
+    /// The columns of a budget.
+    struct Columns {
+        run: String,
+        kind: String,
+        amount: i64,
+        used: i64,
+        reserved: i64,
+        lender: Option<RunId>,
+        is_hard: bool,
+        is_warned: bool,
+        unstated: i64,
+        unpriced: i64,
+    }
+}
 
-fn row(row: &Row<'_>) -> db::Result<Result<BudgetRow, StoreError>> {
-    let (run, word, lender): (String, String, Option<String>) =
-        (row.get(0)?, row.get(1)?, row.get(5)?);
-    let (account, is_hard, is_warned) = (
-        Account {
-            limit: row.get(2)?,
-            used: row.get(3)?,
-            reserved: row.get(4)?,
-        },
-        row.get(6)?,
-        row.get(7)?,
-    );
-    let (unstated, unpriced) = (row.get(8)?, row.get(9)?);
-    let read = || {
-        let kind = BudgetKind::from_word(&word)
-            .ok_or_else(|| StoreError::Corrupt(format!("budget {word} of run {run}")))?;
-        let lender = lender.as_deref().map(run_id).transpose()?;
+impl Columns {
+    fn budget(self) -> Result<BudgetRow, StoreError> {
+        let Self {
+            run,
+            kind,
+            amount,
+            used,
+            reserved,
+            lender,
+            is_hard,
+            is_warned,
+            unstated,
+            unpriced,
+        } = self;
+        let kind = BudgetKind::from_word(&kind)
+            .ok_or_else(|| StoreError::Corrupt(format!("budget {kind} of run {run}")))?;
         Ok(BudgetRow {
             run: run_id(&run)?,
             kind,
-            account,
+            account: Account {
+                limit: amount,
+                used,
+                reserved,
+            },
             lender,
             is_hard,
             is_warned,
             unstated,
             unpriced,
         })
-    };
-    Ok(read())
+    }
 }
 
 /// Returns a run and the runs above it, nearest first.
@@ -90,11 +106,9 @@ pub(super) fn run_and_ancestors(
         "WITH RECURSIVE up (id, parent, depth) AS (SELECT id, parent, 0 FROM runs WHERE id = ?1
          UNION ALL SELECT r.id, r.parent, up.depth + 1 FROM up JOIN runs r ON r.id = up.parent)
          SELECT id FROM up ORDER BY depth";
-    let ids: Vec<String> = connection
+    Ok(connection
         .prepare_cached(sql)?
-        .query_map([run.to_string()], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    ids.iter().map(|id| run_id(id)).collect()
+        .read_rows([run.to_string()])?)
 }
 
 /// Reads the open budgets of a kind of these runs as they are stored, in this order.
@@ -103,13 +117,15 @@ pub(super) fn own_budgets(
     runs: &[RunId],
     kind: BudgetKind,
 ) -> Result<Vec<BudgetRow>, StoreError> {
-    let mut statement = connection.prepare_cached(&format!(
-        "{COLUMNS} WHERE run = ?1 AND kind = ?2 AND is_returned = 0"
+    let mut statement = connection.prepare_cached(select!(
+        Columns,
+        "FROM budgets WHERE run = ?1 AND kind = ?2 AND is_returned = 0"
     ))?;
     let mut found = Vec::new();
     for run in runs {
-        for read in statement.query_map(params![run.to_string(), kind.word()], row)? {
-            found.push(read??);
+        let rows: Vec<Columns> = statement.read_rows(params![run.to_string(), kind.word()])?;
+        for row in rows {
+            found.push(row.budget()?);
         }
     }
     Ok(found)
@@ -122,11 +138,11 @@ pub(super) fn own_budgets(
 pub fn has_budgets(connection: &Connection) -> Result<bool, StoreError> {
     Ok(connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM budgets)")?
-        .query_row([], |row| row.get(0))?)
+        .read_row([])?)
 }
 
-/// Reads the budgets on which a run draws: of each kind, its own or the nearest above it. Includes the time that live runs have used
-/// so far.
+/// Reads the budgets on which a run draws: of each kind, its own or the nearest above it. Includes
+/// the time that live runs have used so far.
 ///
 /// # Errors
 /// A failure of the store.
@@ -160,7 +176,8 @@ pub fn budgets_of(
 const DRAWING: &str = "WITH RECURSIVE down (id) AS (SELECT ?1 UNION ALL SELECT r.id FROM down JOIN runs r ON r.parent = down.id
      WHERE NOT EXISTS (SELECT 1 FROM budgets b WHERE b.run = r.id AND b.kind = ?2 AND b.is_returned = 0))";
 
-/// Returns the active time of the unfinished runs that draw on a budget, and the number of active ones.
+/// Returns the active time of the unfinished runs that draw on a budget, and the number of active
+/// ones.
 pub(super) fn active_below(
     connection: &Connection,
     run: RunId,
@@ -172,15 +189,15 @@ pub(super) fn active_below(
          count(*) FILTER (WHERE active_since IS NOT NULL AND state IN ('starting', 'running'))
          FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state <> 'finished'"
     );
-    let (sum, active): (i64, i64) = connection
-        .prepare_cached(&sql)?
-        .query_row(params![run.to_string(), kind.word(), now.0], |row| {
-            Ok((row.get(0)?, row.get(1)?))
-        })?;
+    let (sum, active): (i64, i64) =
+        connection
+            .prepare_cached(&sql)?
+            .read_row(params![run.to_string(), kind.word(), now.0])?;
     Ok((sum.clamp(0, AMOUNT_MAX), active))
 }
 
-/// Returns the runs that draw on a budget and could use more of it: queued or live, and not waiting for a child run.
+/// Returns the runs that draw on a budget and could use more of it: queued or live, and not waiting
+/// for a child run.
 pub(super) fn drawing_runs(
     connection: &Connection,
     run: RunId,
@@ -190,14 +207,13 @@ pub(super) fn drawing_runs(
         "{DRAWING} SELECT r.id FROM down JOIN runs r ON r.id = down.id
          WHERE r.state IN ('queued', 'starting', 'running') AND r.holding = 0 ORDER BY r.no"
     );
-    let ids: Vec<String> = connection
+    Ok(connection
         .prepare_cached(&sql)?
-        .query_map(params![run.to_string(), kind.word()], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    ids.iter().map(|id| run_id(id)).collect()
+        .read_rows(params![run.to_string(), kind.word()])?)
 }
 
-/// The run `?1` and all runs below it. `CROSS JOIN` after it, so that SQLite looks these few up, and does not read all unfinished runs of the store.
+/// The run `?1` and all runs below it. `CROSS JOIN` after it, so that SQLite looks these few up,
+/// and does not read all unfinished runs of the store.
 const BELOW: &str = "WITH RECURSIVE down (id) AS (SELECT ?1 UNION ALL SELECT r.id FROM down JOIN runs r ON r.parent = down.id)";
 
 /// Counts the unfinished runs among a run and the runs below it.
@@ -210,7 +226,7 @@ pub fn unfinished_below(connection: &Connection, run: RunId) -> Result<u64, Stor
     );
     let count: i64 = connection
         .prepare_cached(&sql)?
-        .query_row([run.to_string()], |row| row.get(0))?;
+        .read_row([run.to_string()])?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
@@ -225,11 +241,9 @@ pub fn unfinished_runs_below(
     let sql = format!(
         "{BELOW} SELECT r.id FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state <> 'finished' ORDER BY r.no"
     );
-    let ids: Vec<String> = connection
+    Ok(connection
         .prepare_cached(&sql)?
-        .query_map([run.to_string()], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    ids.iter().map(|id| run_id(id)).collect()
+        .read_rows([run.to_string()])?)
 }
 
 /// Returns the runs of a tree that a used up budget has stopped.
@@ -240,27 +254,20 @@ pub(super) fn stopped_for_budget(
     let sql = format!(
         "{BELOW} SELECT r.id FROM down CROSS JOIN runs r WHERE r.id = down.id AND r.state = 'stopped' AND r.stop_reason = ?2 ORDER BY r.no"
     );
-    let ids: Vec<String> = connection
+    Ok(connection
         .prepare_cached(&sql)?
-        .query_map(params![run.to_string(), StopReason::Budget.word()], |row| {
-            row.get(0)
-        })?
-        .collect::<Result<_, _>>()?;
-    ids.iter().map(|id| run_id(id)).collect()
+        .read_rows(params![run.to_string(), StopReason::Budget.word()])?)
 }
 
 /// Returns the active runs. There are at most as many as slots.
 fn active_runs(connection: &Connection) -> Result<Vec<RunId>, StoreError> {
     let sql = "SELECT id FROM runs INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping') AND state <> 'stopping'
         AND active_since IS NOT NULL";
-    let ids: Vec<String> = connection
-        .prepare_cached(sql)?
-        .query_map([], |row| row.get(0))?
-        .collect::<Result<_, _>>()?;
-    ids.iter().map(|id| run_id(id)).collect()
+    Ok(connection.prepare_cached(sql)?.read_rows([])?)
 }
 
-/// Returns when the time budget on which a run draws reaches its next threshold, if nothing changes.
+/// Returns when the time budget on which a run draws reaches its next threshold, if nothing
+/// changes.
 pub(super) fn time_due(
     connection: &Connection,
     run: RunId,
@@ -323,8 +330,8 @@ fn time_holder(
         .map(|row| row.run))
 }
 
-/// Returns the active runs that draw on time budgets, with the holders, except budgets on which a run of `unreported` draws: only its
-/// supervisor knows how long it was active.
+/// Returns the active runs that draw on time budgets, with the holders, except budgets on which a
+/// run of `unreported` draws: only its supervisor knows how long it was active.
 fn judged_runs(
     connection: &Connection,
     now: SteadyTime,
@@ -371,9 +378,11 @@ pub fn due_time_budgets(
 /// A failure of the store.
 pub fn stated_budgets(connection: &Connection, run: RunId) -> Result<Budget, StoreError> {
     let mut budget = Budget::default();
-    let mut statement = connection.prepare_cached(&format!("{COLUMNS} WHERE run = ?1"))?;
-    for read in statement.query_map([run.to_string()], row)? {
-        let read = read??;
+    let rows: Vec<Columns> = connection
+        .prepare_cached(select!(Columns, "FROM budgets WHERE run = ?1"))?
+        .read_rows([run.to_string()])?;
+    for row in rows {
+        let read = row.budget()?;
         budget = budget.with(read.kind, read.account.limit);
         budget.is_hard |= read.is_hard;
     }
@@ -395,5 +404,5 @@ pub fn is_usage_awaited(
     );
     Ok(connection
         .prepare_cached(&sql)?
-        .query_row(params![holder.to_string(), kind.word()], |row| row.get(0))?)
+        .read_row(params![holder.to_string(), kind.word()])?)
 }

@@ -1,11 +1,12 @@
-//! Usage that is not reported. It is charged a minimum and counted; under a hard budget, the run is stopped.
+//! Usage that is not reported. It is charged a minimum and counted; under a hard budget, the run is
+//! stopped.
 
 use super::read::{budgets_of, has_budgets, own_budgets, run_and_ancestors};
 use super::unmetered_text;
 use crate::store::db::params;
 use crate::store::{Run, StoreError, Tx};
 use adjutant_core::budget::{Price, Tokens, UNSTATED_TOKENS, Unmetered};
-use adjutant_core::run::Retention;
+use adjutant_core::cascade::Step;
 use adjutant_core::{BudgetKind, RunId};
 
 impl Tx<'_> {
@@ -44,17 +45,13 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Charges the minimum for attempts or requests of a run without reported usage. Does not stop a run that has ended by itself (`except`).
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn charge_unstated(
+    /// Charges the minimum for attempts or requests of a run without reported usage.
+    pub(in crate::store) fn charge_minimum(
         &mut self,
         run: RunId,
         count: u64,
         price: Option<Price>,
         except: Option<RunId>,
-        retention: Retention,
     ) -> Result<(), StoreError> {
         if !has_budgets(self.connection())? {
             return Ok(());
@@ -69,22 +66,19 @@ impl Tx<'_> {
             (BudgetKind::Cost, cost),
         ] {
             self.count_unknown(run, kind, i64::try_from(count).unwrap_or(i64::MAX), 0)?;
-            self.charge(run, kind, amount, retention, except)?;
+            self.charge(run, kind, amount, except)?;
         }
         Ok(())
     }
 
-    /// Counts the whole rest of a hard budget as used, because an agent that draws on it does not report its usage.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn use_up_hard(
+    /// Counts the whole rest of a hard budget as used, because an agent that draws on it does not
+    /// report its usage.
+    pub(in crate::store) fn exhaust_hard(
         &mut self,
         run: RunId,
         kind: BudgetKind,
         why: &str,
         except: Option<RunId>,
-        retention: Retention,
     ) -> Result<(), StoreError> {
         let rows = budgets_of(self.connection(), run, self.steady())?;
         let Some(row) = rows
@@ -96,37 +90,30 @@ impl Tx<'_> {
         self.set_account(&row, row.account.exhaust())?;
         let text = format!("is hard, and {why}: all of it counts as used");
         self.warn_of_budget(&row, &format!("its budget of {} {text}", kind.word()))?;
-        self.stop_drawing(&row, &text, except, retention)
+        self.stop_drawing(&row, &text, except)
     }
 
-    /// Stops a live run whose hard budget of a kind cannot be enforced.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn stop_if_unknown(
+    /// Names a live run to stop whose hard budget of a kind cannot be enforced.
+    pub(in crate::store) fn stop_if_kind_unknown(
         &mut self,
         run: RunId,
         kind: BudgetKind,
         why: &str,
-        retention: Retention,
     ) -> Result<(), StoreError> {
         let rows = budgets_of(self.connection(), run, self.steady())?;
         let is_hard = rows.iter().any(|row| row.is_hard && row.kind == kind);
         if is_hard && self.run(run)?.state.is_live() {
-            self.stop_for_budget(run, &format!("its budget is hard, and {why}"), retention)?;
+            let text = format!("its budget is hard, and {why}");
+            self.then(Step::StopForBudget { run, text });
         }
         Ok(())
     }
 
-    /// Stops a queued run instead of starting it if a budget on which it draws is hard and its agent does not report its usage.
-    /// Returns whether the run was stopped.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn stop_if_unmetered(
+    /// Names a queued run to stop, instead of starting it, if a budget on which it draws is hard and
+    /// its agent does not report its usage. Returns whether it is to stop.
+    pub(in crate::store) fn stop_if_hard_unmetered(
         &mut self,
         run: &Run,
-        retention: Retention,
         unmetered: impl FnOnce(&Self) -> Result<Vec<Unmetered>, StoreError>,
     ) -> Result<bool, StoreError> {
         let rows = budgets_of(self.connection(), run.id, self.steady())?;
@@ -140,7 +127,8 @@ impl Tx<'_> {
         else {
             return Ok(false);
         };
-        self.stop_for_budget(run.id, &unmetered_text(kind, &run.agent, why), retention)?;
+        let text = unmetered_text(kind, &run.agent, why);
+        self.then(Step::StopForBudget { run: run.id, text });
         Ok(true)
     }
 }

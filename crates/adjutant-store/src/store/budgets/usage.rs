@@ -1,10 +1,10 @@
 //! Usage that agents and the gate report as totals. Only their growth is charged.
 
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{Connection, params};
 use crate::store::runs::Usage;
 use crate::store::{Run, StoreError, Tx};
 use adjutant_core::budget::{AMOUNT_MAX, Price, STATED_COST_MICROS_MAX, Tokens, UNSTATED_TOKENS};
-use adjutant_core::run::Retention;
+use adjutant_core::cascade::Step;
 use adjutant_core::{AttemptNo, BudgetKind, RunId};
 use serde::{Deserialize, Serialize};
 
@@ -81,7 +81,6 @@ impl ModelRow {
 
 /// The last reported totals.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
-#[serde(default)]
 struct TotalsRow {
     attempt: u32,
     session: Option<String>,
@@ -105,7 +104,8 @@ struct Growth {
     /// Tokens whose cost is not known. Negative: it became known.
     unpriced: i64,
     is_cost_stated: bool,
-    /// Requests without reported usage, and the minimum cost charged for them if their model has a price.
+    /// Requests without reported usage, and the minimum cost charged for them if their model has a
+    /// price.
     unstated: u64,
     floor_cost_micros: i64,
 }
@@ -136,8 +136,7 @@ pub fn gate_usage_of(
 ) -> Result<Option<Vec<ModelTotals>>, StoreError> {
     let text: Option<Option<String>> = connection
         .prepare_cached("SELECT gate_usage FROM attempts WHERE run = ?1 AND n = ?2")?
-        .query_row(params![run.to_string(), n.0], |row| row.get(0))
-        .optional()?;
+        .find_row(params![run.to_string(), n.0])?;
     let Some(text) = text.flatten() else {
         return Ok(None);
     };
@@ -182,7 +181,7 @@ pub fn announce_usage_stated(connection: &Connection, run: RunId, n: AttemptNo) 
 fn totals_of(connection: &Connection, run: RunId) -> Result<Option<TotalsRow>, StoreError> {
     let text: Option<String> = connection
         .prepare_cached("SELECT usage_totals FROM runs WHERE id = ?1")?
-        .query_row([run.to_string()], |row| row.get(0))?;
+        .read_row([run.to_string()])?;
     text.map(|text| {
         serde_json::from_str(&text)
             .map_err(|error| StoreError::Corrupt(format!("the usage of run {run}: {error}")))
@@ -190,58 +189,48 @@ fn totals_of(connection: &Connection, run: RunId) -> Result<Option<TotalsRow>, S
     .transpose()
 }
 
-impl Tx<'_> {
-    /// Records the totals that a run's agent reports, and charges their growth. Uses `price` if the agent reports no cost. Ignores
-    /// implausible, smaller and repeated totals, and those of an agent with a gate. Does not stop a run that has ended by itself
-    /// (`is_over`).
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn state_usage(
-        &mut self,
-        run: &Run,
-        stated: &Usage,
-        price: Option<Price>,
-        is_over: bool,
-        retention: Retention,
-    ) -> Result<(), StoreError> {
+/// Returns the tokens of a statement, without those of the cache in its input. `None`: it cannot be
+/// true.
+fn plausible_tokens(stated: &Usage) -> Option<Tokens> {
+    let input = if stated.cached_in_input {
+        stated.input_tokens.saturating_sub(stated.cached_tokens)
+    } else {
+        stated.input_tokens
+    };
+    let tokens = Tokens {
+        input,
+        cached: stated.cached_tokens,
+        cache_write: 0,
+        output: stated.output_tokens,
+    };
+    let is_absurd = tokens.is_absurd()
+        || stated
+            .cost_micros
+            .is_some_and(|micros| micros > STATED_COST_MICROS_MAX);
+    (!is_absurd).then_some(tokens)
+}
+
+/// What an agent states about the usage of a run's attempt, or of its session.
+struct Statement<'a> {
+    attempt: AttemptNo,
+    /// The session of the run.
+    session: Option<&'a str>,
+    usage: &'a Usage,
+    /// Those of the usage.
+    tokens: Tokens,
+}
+
+impl Statement<'_> {
+    /// Returns the totals to store, and how much they exceed the last ones.
+    fn growth_since(&self, known: &TotalsRow, price: Option<Price>) -> (TotalsRow, Growth) {
         let Usage {
-            input_tokens,
-            cached_tokens,
-            output_tokens,
             cost_micros,
             of_session,
             cost_of_session,
             cached_in_input,
-        } = *stated;
-        let input = if cached_in_input {
-            input_tokens.saturating_sub(cached_tokens)
-        } else {
-            input_tokens
-        };
-        let tokens = Tokens {
-            input,
-            cached: cached_tokens,
-            cache_write: 0,
-            output: output_tokens,
-        };
-        if tokens.is_absurd() || cost_micros.is_some_and(|micros| micros > STATED_COST_MICROS_MAX) {
-            tracing::warn!(run = %run.id, ?stated, "a statement of usage that cannot be true has no effect");
-            return Ok(());
-        }
-        if gate_usage_of(self.connection(), run.id, run.attempt)?.is_some() {
-            return Ok(());
-        }
-        let known = self.known_totals(run, cached_in_input)?;
-        let same_session = known.attempt > 0 && known.session == run.session;
-        let counts = |is_of_session: bool| {
-            if is_of_session {
-                same_session
-            } else {
-                known.attempt == run.attempt.0
-            }
-        };
-        let before = if counts(of_session) {
+            ..
+        } = *self.usage;
+        let before = if self.continues(known, of_session) {
             Tokens {
                 input: known.input,
                 cached: known.cached,
@@ -251,12 +240,13 @@ impl Tx<'_> {
         } else {
             Tokens::default()
         };
-        let (cost_before, unpriced_before) = if counts(cost_of_session) {
+        let (cost_before, unpriced_before) = if self.continues(known, cost_of_session) {
             (known.cost_micros, known.unpriced)
         } else {
             (0, 0)
         };
-        let grown = tokens.since(&before);
+        let grown = self.tokens.since(&before);
+        let totals = self.tokens.max(&before);
         let mut growth = Growth {
             tokens: grown,
             shown_input: grown.input,
@@ -266,10 +256,9 @@ impl Tx<'_> {
         if cached_in_input {
             growth.shown_input = grown.input.saturating_add(grown.cached);
         }
-        let totals = tokens.max(&before);
         let mut row = TotalsRow {
-            attempt: run.attempt.0,
-            session: run.session.clone(),
+            attempt: self.attempt.0,
+            session: self.session.map(ToOwned::to_owned),
             input: totals.input,
             cached: totals.cached,
             output: totals.output,
@@ -277,12 +266,12 @@ impl Tx<'_> {
             unpriced: unpriced_before,
         };
         match (cost_micros, price) {
+            // The reported cost covers all tokens so far.
             (Some(stated), _) => {
                 growth.cost_micros = signed(stated.saturating_sub(cost_before));
                 growth.unpriced = -signed(unpriced_before);
                 (row.cost_micros, row.unpriced) = (stated.max(cost_before), 0);
             }
-            // The reported cost covers all tokens so far.
             (None, Some(price)) => {
                 growth.cost_micros = price.cost_micros(&grown);
                 growth.is_priced = growth.cost_micros > 0;
@@ -295,9 +284,97 @@ impl Tx<'_> {
                 row.unpriced = row.unpriced.saturating_add(growth.unpriced.unsigned_abs());
             }
         }
+        (row, growth)
+    }
+
+    /// Returns whether totals of the session, or else of the attempt, continue the known ones.
+    fn continues(&self, known: &TotalsRow, is_of_session: bool) -> bool {
+        if is_of_session {
+            known.attempt > 0 && known.session.as_deref() == self.session
+        } else {
+            known.attempt == self.attempt.0
+        }
+    }
+}
+
+/// Returns the totals of a model, new ones if there is room for another model.
+fn entry_of<'a>(known: &'a mut Vec<ModelTotals>, model: &str) -> Option<&'a mut ModelTotals> {
+    let at = match known.iter().position(|known| known.model == model) {
+        Some(at) => at,
+        None if known.len() >= MODELS_MAX => return None,
+        None => {
+            known.push(ModelTotals {
+                model: model.to_owned(),
+                ..ModelTotals::default()
+            });
+            known.len() - 1
+        }
+    };
+    known.get_mut(at)
+}
+
+impl ModelTotals {
+    /// Totals only grow.
+    fn raise_to(&mut self, stated: &Self) {
+        self.tokens = stated.tokens.max(&self.tokens);
+        self.requests = stated.requests.max(self.requests);
+        self.unknown_requests = stated.unknown_requests.max(self.unknown_requests);
+    }
+}
+
+impl Growth {
+    /// Adds what a model's totals exceed the earlier ones by. Requests without reported usage cost
+    /// at least a minimum.
+    fn add_model(&mut self, earlier: &ModelTotals, stated: &ModelTotals, price: Option<Price>) {
+        let capped = |sum: i64, more: i64| sum.saturating_add(more).min(AMOUNT_MAX);
+        let grown = stated.tokens.since(&earlier.tokens);
+        self.tokens = self.tokens.plus(&grown);
+        match price {
+            Some(price) => self.cost_micros = capped(self.cost_micros, price.cost_micros(&grown)),
+            None => self.unpriced = capped(self.unpriced, grown.charged()),
+        }
+        let unstated = stated
+            .unknown_requests
+            .saturating_sub(earlier.unknown_requests);
+        self.unstated = self.unstated.saturating_add(unstated);
+        let floor = Tokens {
+            input: unstated.saturating_mul(UNSTATED_TOKENS),
+            ..Tokens::default()
+        };
+        let floor_cost = price.map_or(0, |price| price.cost_micros(&floor));
+        self.floor_cost_micros = capped(self.floor_cost_micros, floor_cost);
+    }
+}
+
+impl Tx<'_> {
+    /// Records the totals that a run's agent reports, and charges their growth. Uses `price` if the
+    /// agent reports no cost. Ignores implausible, smaller and repeated totals, and those of an
+    /// agent with a gate. `is_over`: the run has ended by itself, and is not to be stopped.
+    pub(in crate::store) fn record_usage(
+        &mut self,
+        run: &Run,
+        stated: &Usage,
+        price: Option<Price>,
+        is_over: bool,
+    ) -> Result<(), StoreError> {
+        let Some(tokens) = plausible_tokens(stated) else {
+            tracing::warn!(run = %run.id, ?stated, "a statement of usage that cannot be true has no effect");
+            return Ok(());
+        };
+        if gate_usage_of(self.connection(), run.id, run.attempt)?.is_some() {
+            return Ok(());
+        }
+        let known = self.known_totals(run, stated.cached_in_input)?;
+        let statement = Statement {
+            attempt: run.attempt,
+            session: run.session.as_deref(),
+            usage: stated,
+            tokens,
+        };
+        let (row, growth) = statement.growth_since(&known, price);
         self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?
             .run(params![run.id.to_string(), json(&row)?])?;
-        self.add_growth(run.id, &growth, retention, is_over.then_some(run.id))
+        self.add_growth(run.id, &growth, is_over.then_some(run.id))
     }
 
     /// Sets the last reported totals of a run to those of the run whose session it continues.
@@ -318,7 +395,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Reads the last reported totals. Older versions stored only their sum.
+    /// Reads the last reported totals. If gates have counted all usage so far, only its sum is
+    /// known.
     fn known_totals(&self, run: &Run, cached_in_input: bool) -> Result<TotalsRow, StoreError> {
         match (totals_of(self.connection(), run.id)?, run.usage) {
             (Some(totals), _) => Ok(totals),
@@ -348,17 +426,13 @@ impl Tx<'_> {
         }
     }
 
-    /// Records the totals that the gate has counted for an attempt, and charges their growth. `prices` has one entry for each total;
-    /// `None`: no price is configured.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn state_gate_usage(
+    /// Records the totals that the gate has counted for an attempt, and charges their growth.
+    /// `prices` has one entry for each total; `None`: no price is configured.
+    pub(in crate::store) fn record_gate_usage(
         &mut self,
         run: &Run,
         stated: &[ModelTotals],
         prices: &[Option<Price>],
-        retention: Retention,
     ) -> Result<(), StoreError> {
         let before = gate_usage_of(self.connection(), run.id, run.attempt)?;
         let mut known = before.clone().unwrap_or_default();
@@ -368,50 +442,10 @@ impl Tx<'_> {
                 tracing::warn!(run = %run.id, ?stated, "a statement of usage that cannot be true has no effect");
                 continue;
             }
-            let at = match known.iter().position(|known| known.model == stated.model) {
-                Some(at) => at,
-                None if known.len() >= MODELS_MAX => continue,
-                None => {
-                    known.push(ModelTotals {
-                        model: stated.model.clone(),
-                        ..ModelTotals::default()
-                    });
-                    known.len() - 1
-                }
-            };
-            let earlier = &mut known[at];
-            let grown = stated.tokens.since(&earlier.tokens);
-            growth.tokens = growth.tokens.plus(&grown);
-            match price {
-                Some(price) => {
-                    growth.cost_micros = growth
-                        .cost_micros
-                        .saturating_add(price.cost_micros(&grown))
-                        .min(AMOUNT_MAX)
-                }
-                None => {
-                    growth.unpriced = growth
-                        .unpriced
-                        .saturating_add(grown.charged())
-                        .min(AMOUNT_MAX)
-                }
+            if let Some(earlier) = entry_of(&mut known, &stated.model) {
+                growth.add_model(earlier, stated, *price);
+                earlier.raise_to(stated);
             }
-            let unstated = stated
-                .unknown_requests
-                .saturating_sub(earlier.unknown_requests);
-            growth.unstated = growth.unstated.saturating_add(unstated);
-            let floor = Tokens {
-                input: unstated.saturating_mul(UNSTATED_TOKENS),
-                ..Tokens::default()
-            };
-            let floor_cost = price.map_or(0, |price| price.cost_micros(&floor));
-            growth.floor_cost_micros = growth
-                .floor_cost_micros
-                .saturating_add(floor_cost)
-                .min(AMOUNT_MAX);
-            earlier.tokens = stated.tokens.max(&earlier.tokens);
-            earlier.requests = stated.requests.max(earlier.requests);
-            earlier.unknown_requests = stated.unknown_requests.max(earlier.unknown_requests);
         }
         if before.as_ref() == Some(&known) {
             return Ok(());
@@ -424,33 +458,35 @@ impl Tx<'_> {
         let rows: Vec<ModelRow> = known.iter().map(ModelRow::of).collect();
         self.prepare("UPDATE attempts SET gate_usage = ?3 WHERE run = ?1 AND n = ?2")?
             .run(params![run.id.to_string(), run.attempt.0, json(&rows)?])?;
-        self.add_growth(run.id, &growth, retention, None)?;
+        self.add_growth(run.id, &growth, None)?;
+        self.name_unknown_usage(run.id, &growth);
+        Ok(())
+    }
+
+    /// Names the run to stop, if it has a hard budget that the gate cannot enforce.
+    fn name_unknown_usage(&mut self, run: RunId, growth: &Growth) {
         if growth.unpriced > 0 {
-            self.stop_if_unknown(
-                run.id,
-                BudgetKind::Cost,
-                "the cost of its model is not known ([prices] in the configuration)",
-                retention,
-            )?;
+            self.then(Step::StopIfUnknown {
+                run,
+                kind: BudgetKind::Cost,
+                why: "the cost of its model is not known ([prices] in the configuration)".into(),
+            });
         }
         if growth.unstated > 0 {
             for kind in [BudgetKind::Tokens, BudgetKind::Cost] {
-                self.stop_if_unknown(
-                    run.id,
+                self.then(Step::StopIfUnknown {
+                    run,
                     kind,
-                    "a response of its model states no usage",
-                    retention,
-                )?;
+                    why: "a response of its model states no usage".into(),
+                });
             }
         }
-        Ok(())
     }
 
     fn add_growth(
         &mut self,
         run: RunId,
         growth: &Growth,
-        retention: Retention,
         except: Option<RunId>,
     ) -> Result<(), StoreError> {
         let Growth {
@@ -488,15 +524,122 @@ impl Tx<'_> {
             run,
             BudgetKind::Tokens,
             tokens.charged().saturating_add(floor),
-            retention,
             except,
         )?;
         self.charge(
             run,
             BudgetKind::Cost,
             cost_micros.saturating_add(*floor_cost_micros),
-            retention,
             except,
         )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STATED: Usage = Usage {
+        input_tokens: 100,
+        cached_tokens: 40,
+        output_tokens: 10,
+        cost_micros: None,
+        of_session: true,
+        cost_of_session: true,
+        cached_in_input: false,
+    };
+
+    fn known(attempt: u32) -> TotalsRow {
+        TotalsRow {
+            attempt,
+            session: Some("s".to_owned()),
+            input: 60,
+            cached: 40,
+            output: 4,
+            cost_micros: 500,
+            unpriced: 30,
+        }
+    }
+
+    fn growth(usage: &Usage, session: Option<&str>, known: &TotalsRow) -> (TotalsRow, Growth) {
+        let tokens = plausible_tokens(usage).expect("plausible");
+        let statement = Statement {
+            attempt: AttemptNo(2),
+            session,
+            usage,
+            tokens,
+        };
+        statement.growth_since(known, None)
+    }
+
+    #[test]
+    fn totals_of_a_session_continue_in_the_next_attempt() {
+        let (row, grown) = growth(&STATED, Some("s"), &known(1));
+        assert_eq!((grown.tokens.input, grown.tokens.output), (40, 6));
+        assert_eq!((row.attempt, row.input, row.cached), (2, 100, 40));
+        // Another session begins at nothing.
+        let (_, grown) = growth(&STATED, Some("other"), &known(1));
+        assert_eq!(grown.tokens.input, 100);
+        // So do totals of an attempt.
+        let of_attempt = Usage {
+            of_session: false,
+            ..STATED
+        };
+        let (_, grown) = growth(&of_attempt, Some("s"), &known(1));
+        assert_eq!(grown.tokens.input, 100);
+    }
+
+    #[test]
+    fn smaller_totals_have_no_effect() {
+        let smaller = Usage {
+            input_tokens: 10,
+            cached_tokens: 0,
+            output_tokens: 0,
+            ..STATED
+        };
+        let (row, grown) = growth(&smaller, Some("s"), &known(2));
+        assert_eq!(grown.tokens, Tokens::default());
+        assert_eq!((row.input, row.cached, row.output), (60, 40, 4));
+    }
+
+    #[test]
+    fn stated_cost_covers_tokens_without_a_price() {
+        let with_cost = Usage {
+            cost_micros: Some(800),
+            ..STATED
+        };
+        let (row, grown) = growth(&with_cost, Some("s"), &known(2));
+        assert_eq!((grown.cost_micros, grown.unpriced), (300, -30));
+        assert_eq!((row.cost_micros, row.unpriced), (800, 0));
+        let (row, grown) = growth(&STATED, Some("s"), &known(2));
+        assert_eq!(grown.cost_micros, 0);
+        assert!(grown.unpriced > 0 && row.unpriced > 30);
+    }
+
+    #[test]
+    fn implausible_statement_has_no_tokens() {
+        let absurd = Usage {
+            cost_micros: Some(STATED_COST_MICROS_MAX + 1),
+            ..STATED
+        };
+        assert_eq!(plausible_tokens(&absurd), None);
+        let cached = Usage {
+            cached_in_input: true,
+            ..STATED
+        };
+        assert_eq!(
+            plausible_tokens(&cached).map(|tokens| (tokens.input, tokens.cached)),
+            Some((60, 40))
+        );
+    }
+
+    #[test]
+    fn models_beyond_the_limit_are_not_counted() {
+        let mut totals = Vec::new();
+        for n in 0..MODELS_MAX {
+            assert!(entry_of(&mut totals, &n.to_string()).is_some());
+        }
+        assert!(entry_of(&mut totals, "another").is_none());
+        assert!(entry_of(&mut totals, "0").is_some());
     }
 }

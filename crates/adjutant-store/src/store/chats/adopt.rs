@@ -1,7 +1,8 @@
 //! Moves the chats of a tree of runs to another owner.
 //!
-//! A chat that was started in the tree moves with its history, unless a run of another tree participates. In it,
-//! the new owner replaces the old one. The runs of the tree leave all other chats.
+//! A chat that was started in the tree moves with its history, unless a run of another tree
+//! participates. In it, the new owner replaces the old one. The runs of the tree leave all other
+//! chats.
 
 use crate::store::db::params;
 use crate::store::{StoreError, Topic, Tx};
@@ -32,7 +33,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn adopt_chats(
+    pub(crate) fn adopt_chats(
         &mut self,
         root: RunId,
         from: &Principal,
@@ -48,8 +49,7 @@ impl Tx<'_> {
                 "SELECT id, pair FROM chats c WHERE root = ?1 AND owner = ?2 AND NOT EXISTS (SELECT 1 FROM chat_members m
                    JOIN runs r ON r.id = substr(m.who, 5) WHERE m.chat = c.id AND m.who LIKE 'run:%' AND m.joined_at IS NOT NULL AND r.root <> ?1)",
             )?
-            .query_map([&root, &from], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<Result<_, _>>()?;
+            .read_rows([&root, &from])?;
         for (chat, pair) in chats {
             let pair = pair.and_then(|pair| moved_pair(&pair, &from, &to));
             let is_taken = "SELECT 1 FROM chats WHERE pair = ?1";

@@ -39,7 +39,8 @@ pub fn boards(
     }
 }
 
-/// Counts the entries of a board towards its limit. The removed announcements of a board that is far from it are counted too.
+/// Counts the entries of a board towards its limit. The removed announcements of a board that is
+/// far from it are counted too.
 ///
 /// # Errors
 /// A failure of the store.
@@ -51,13 +52,12 @@ pub fn board_size(connection: &Connection, board: &Chat) -> Result<i64, StoreErr
         "SELECT count(*) FROM chat_messages WHERE chat = ?1 AND substr(key, 1, {}) = '{LEDGER_KEY_PREFIX}' AND text = '{REMOVED_ANNOUNCEMENT}'",
         LEDGER_KEY_PREFIX.len()
     );
-    let removed: i64 = connection
-        .prepare_cached(&sql)?
-        .query_row([board.id.0], |row| row.get(0))?;
+    let removed: i64 = connection.prepare_cached(&sql)?.read_row([board.id.0])?;
     Ok(board.last_seq - removed)
 }
 
-/// Reads the entries of a board that were added or changed last, at least `limit` of them if there are as many.
+/// Reads the entries of a board that were added or changed last, at least `limit` of them if there
+/// are as many.
 ///
 /// # Errors
 /// A failure of the store.

@@ -1,13 +1,13 @@
 //! Lossless export and import of chats.
 
 use super::{Chat, ChatEntry, Member, Revision, chat_by_id, entries_after, members, revisions_of};
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{Connection, params};
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::chat::ChatId;
 use adjutant_core::{Denied, SteadyTime};
 
-/// Maximum number of entries of an abandoned import that one transaction removes, so that other writers do not wait
-/// long.
+/// Maximum number of entries of an abandoned import that one transaction removes, so that other
+/// writers do not wait long.
 const REMOVED_MAX: usize = 1_000;
 
 /// A part of an exported chat.
@@ -60,7 +60,8 @@ pub fn export_of(
 }
 
 impl Tx<'_> {
-    /// Marks a new chat as imported, with the properties from the file. It is hidden until [`Tx::end_import`].
+    /// Marks a new chat as imported, with the properties from the file. It is hidden until
+    /// [`Tx::end_import`].
     ///
     /// # Errors
     /// A failure of the store.
@@ -202,16 +203,15 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Removes some entries of an abandoned import, one without progress since `before`. Returns whether there may
-    /// be more to remove.
+    /// Removes some entries of an abandoned import, one without progress since `before`. Returns
+    /// whether there may be more to remove.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn forget_imports(&mut self, before: SteadyTime) -> Result<bool, StoreError> {
         let left = self
             .prepare("SELECT id FROM chats WHERE importing < ?1 ORDER BY id LIMIT 1")?
-            .query_row([before.0], |row| row.get(0))
-            .optional()?;
+            .find_row([before.0])?;
         let Some(chat): Option<i64> = left else {
             return Ok(false);
         };
@@ -219,11 +219,10 @@ impl Tx<'_> {
             .prepare(
                 "SELECT id, seq FROM chat_messages WHERE chat = ?1 ORDER BY seq DESC LIMIT ?2",
             )?
-            .query_map(
-                params![chat, i64::try_from(REMOVED_MAX).unwrap_or(i64::MAX)],
-                |row| Ok((row.get(0)?, row.get(1)?)),
-            )?
-            .collect::<Result<_, _>>()?;
+            .read_rows(params![
+                chat,
+                i64::try_from(REMOVED_MAX).unwrap_or(i64::MAX)
+            ])?;
         for (id, _) in &newest {
             self.unindex_entry(*id)?;
             self.prepare("DELETE FROM chat_revisions WHERE message = ?1")?

@@ -20,9 +20,7 @@ pub struct Mention {
 /// A failure of the store.
 pub fn newest_mention(connection: &Connection, who: &str) -> Result<i64, StoreError> {
     let sql = "SELECT coalesce(max(m.id), 0) FROM chat_members b JOIN chat_messages m ON m.chat = b.chat AND m.seq = b.mention_seq WHERE b.who = ?1";
-    Ok(connection
-        .prepare_cached(sql)?
-        .query_row([who], |row| row.get(0))?)
+    Ok(connection.prepare_cached(sql)?.read_row([who])?)
 }
 
 /// Returns the id of the newest entry in another chat that mentions a participant, or 0.
@@ -38,7 +36,7 @@ pub fn newest_mention_elsewhere(
          WHERE b.who = ?1 AND b.chat <> ?2";
     Ok(connection
         .prepare_cached(sql)?
-        .query_row(params![who, chat.0], |row| row.get(0))?)
+        .read_row(params![who, chat.0])?)
 }
 
 /// Reads the newest unread entry for a participant in each chat, newest first.
@@ -52,8 +50,7 @@ pub fn mentions_of(
 ) -> Result<Vec<Mention>, StoreError> {
     let found: Vec<(i64, i64, i64)> = connection
         .prepare_cached("SELECT chat, mention_seq, read_seq FROM chat_members WHERE who = ?1 AND mention_seq > read_seq ORDER BY chat DESC LIMIT ?2")?
-        .query_map(params![who, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<Result<_, _>>()?;
+        .read_rows(params![who, limit])?;
     let mut mentions = Vec::new();
     for (chat, seq, read_seq) in found {
         let id = ChatId(chat);

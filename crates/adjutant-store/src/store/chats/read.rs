@@ -1,104 +1,23 @@
 //! Reading chats. No query here scans a whole chat.
 
-use super::{Chat, ChatEntry, ChatLink, Member, Revision};
+use super::{Chat, ChatEntry, Member, Revision};
 use crate::store::StoreError;
-use crate::store::db::{self, Connection, OptionalExtension, Row, params};
-use adjutant_core::chat::{Budget, ChatId, ChatKind, EntryKind, Participant, Scope, Viewer};
+use crate::store::db::{self, Connection, Record, params, select};
+use adjutant_core::chat::{ChatId, Participant, Viewer};
 use adjutant_core::limits::UNREAD_COUNTED_MAX;
-use adjutant_core::{Principal, RunId, Time};
-
-const CHAT: &str = "SELECT id, kind, title, owner, root, private, template, instructions, window_chars, turns_max, branch_of, branch_seq, archived,
-  started_by, started_name, started_at, last_at, last_seq, said, branch_said, imported, window_tokens, importing IS NOT NULL, linked FROM chats c";
-const ENTRY: &str = "SELECT id, chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key FROM chat_messages";
+use adjutant_core::{Principal, RunId};
 
 /// Entries after a message among which a reply is looked for.
 const SEARCHED_ENTRIES_MAX: i64 = 1_000;
-
-fn read_chat(row: &Row<'_>) -> db::Result<Result<Chat, StoreError>> {
-    let id: i64 = row.get(0)?;
-    let (kind, owner, root, started_by): (String, String, Option<String>, String) =
-        (row.get(1)?, row.get(3)?, row.get(4)?, row.get(13)?);
-    let branch: (Option<i64>, Option<i64>) = (row.get(10)?, row.get(11)?);
-    let root = root.map(|root| RunId::parse(&root)).transpose();
-    let (Some(kind), Some(owner), Ok(root), Some(started_by)) = (
-        ChatKind::from_word(&kind),
-        Principal::parse(&owner),
-        root,
-        Participant::parse(&started_by),
-    ) else {
-        return Ok(Err(StoreError::Corrupt(format!("chat {id}"))));
-    };
-    Ok(Ok(Chat {
-        id: ChatId(id),
-        kind,
-        title: row.get(2)?,
-        scope: Scope { owner, root },
-        private: row.get(5)?,
-        template: row.get(6)?,
-        instructions: row.get(7)?,
-        window: match row.get::<Option<i64>>(21)? {
-            Some(tokens) => Budget::Tokens(u64::try_from(tokens).unwrap_or(0)),
-            None => Budget::Chars(u64::try_from(row.get::<i64>(8)?).unwrap_or(0)),
-        },
-        turns_max: row.get(9)?,
-        branch_of: branch
-            .0
-            .zip(branch.1)
-            .map(|(chat, seq)| (ChatId(chat), seq)),
-        archived: row.get(12)?,
-        started_by,
-        started_name: row.get(14)?,
-        started_at: Time(row.get(15)?),
-        last_at: Time(row.get(16)?),
-        last_seq: row.get(17)?,
-        said: row.get(18)?,
-        branch_said: row.get(19)?,
-        imported: row.get(20)?,
-        importing: row.get(22)?,
-        link: row
-            .get::<Option<String>>(23)?
-            .as_deref()
-            .and_then(ChatLink::from_word),
-    }))
-}
-
-pub(in crate::store) fn read_entry(row: &Row<'_>) -> db::Result<Result<ChatEntry, StoreError>> {
-    let id: i64 = row.get(0)?;
-    let (kind, author): (String, String) = (row.get(3)?, row.get(4)?);
-    let (Some(kind), Some(author)) = (EntryKind::from_word(&kind), Participant::parse(&author))
-    else {
-        return Ok(Err(StoreError::Corrupt(format!("entry {id} of a chat"))));
-    };
-    Ok(Ok(ChatEntry {
-        id,
-        chat: ChatId(row.get(1)?),
-        seq: row.get(2)?,
-        kind,
-        author,
-        name: row.get(5)?,
-        label: row.get(6)?,
-        text: row.get(7)?,
-        at: Time(row.get(8)?),
-        reply_to: row.get(9)?,
-        hops: row.get(10)?,
-        pinned: row.get(11)?,
-        revision: row.get(12)?,
-        edited_at: row.get::<Option<i64>>(13)?.map(Time),
-        key: row.get(14)?,
-    }))
-}
 
 pub(super) fn chats(
     connection: &Connection,
     rest: &str,
     values: impl db::Params,
 ) -> Result<Vec<Chat>, StoreError> {
-    connection
-        .prepare_cached(&format!("{CHAT} {rest}"))?
-        .query_map(values, read_chat)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+    Ok(connection
+        .prepare_cached(&Chat::select(&format!("FROM chats c {rest}")))?
+        .read_rows(values)?)
 }
 
 pub(super) fn entries(
@@ -106,12 +25,9 @@ pub(super) fn entries(
     rest: &str,
     values: impl db::Params,
 ) -> Result<Vec<ChatEntry>, StoreError> {
-    connection
-        .prepare_cached(&format!("{ENTRY} {rest}"))?
-        .query_map(values, read_entry)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+    Ok(connection
+        .prepare_cached(&ChatEntry::select(&format!("FROM chat_messages m {rest}")))?
+        .read_rows(values)?)
 }
 
 /// Reads one chat.
@@ -130,8 +46,8 @@ pub fn chat_by_pair(connection: &Connection, pair: &str) -> Result<Option<Chat>,
     Ok(chats(connection, "WHERE pair = ?1", [pair])?.pop())
 }
 
-/// Reads up to `limit` chats that a participant may see, newest entry first. `archived` selects archived chats,
-/// active chats, or (`None`) all.
+/// Reads up to `limit` chats that a participant may see, newest entry first. `archived` selects
+/// archived chats, active chats, or (`None`) all.
 ///
 /// # Errors
 /// A failure of the store.
@@ -175,7 +91,7 @@ pub fn chats_newest(
 ///
 /// # Errors
 /// A failure of the store.
-pub fn chats_of_others(
+pub(crate) fn chats_of_others(
     connection: &Connection,
     who: &Principal,
     limit: u32,
@@ -185,8 +101,7 @@ pub fn chats_of_others(
             "SELECT m.chat FROM chat_members m JOIN chats c ON c.id = m.chat
              WHERE m.who = ?1 AND m.joined_at IS NOT NULL AND c.owner <> ?1 ORDER BY m.chat DESC LIMIT ?2",
         )?
-        .query_map(params![who.to_string(), limit], |row| Ok(ChatId(row.get(0)?)))?
-        .collect::<Result<_, _>>()?)
+        .read_rows(params![who.to_string(), limit])?)
 }
 
 /// Reads the chats that branched from one.
@@ -249,8 +164,8 @@ pub fn entries_last(
     Ok(newest)
 }
 
-/// Reads the entries that were changed after change number `after`, in the order of their changes, and the number
-/// of the last change included.
+/// Reads the entries that were changed after change number `after`, in the order of their changes,
+/// and the number of the last change included.
 ///
 /// # Errors
 /// A failure of the store.
@@ -262,8 +177,7 @@ pub fn entries_changed(
 ) -> Result<(Vec<ChatEntry>, i64), StoreError> {
     let changed: Vec<(i64, i64)> = connection
         .prepare_cached("SELECT seq, changed FROM chat_messages WHERE chat = ?1 AND changed > 0 AND changed > ?2 ORDER BY changed LIMIT ?3")?
-        .query_map(params![chat.0, after, limit], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
+        .read_rows(params![chat.0, after, limit])?;
     let last = changed.last().map_or(after, |(_, change)| *change);
     let entries = changed
         .into_iter()
@@ -279,7 +193,7 @@ pub fn entries_changed(
 pub fn changes_of(connection: &Connection, chat: ChatId) -> Result<i64, StoreError> {
     Ok(connection
         .prepare_cached("SELECT changes FROM chats WHERE id = ?1")?
-        .query_row([chat.0], |row| row.get(0))?)
+        .read_row([chat.0])?)
 }
 
 /// Reads one entry.
@@ -382,29 +296,16 @@ pub fn newest_summary(
 ///
 /// # Errors
 /// A failure of the store.
-pub fn revisions_of(connection: &Connection, entry: i64) -> Result<Vec<Revision>, StoreError> {
+pub(crate) fn revisions_of(
+    connection: &Connection,
+    entry: i64,
+) -> Result<Vec<Revision>, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT revision, author, name, text, at FROM chat_revisions WHERE message = ?1 ORDER BY revision")?
-        .query_map([entry], |row| {
-            Ok(Revision { revision: row.get(0)?, author: row.get(1)?, name: row.get(2)?, text: row.get(3)?, at: Time(row.get(4)?) })
-        })?
-        .collect::<Result<_, _>>()?)
-}
-
-fn read_member(row: &Row<'_>) -> db::Result<Result<Member, StoreError>> {
-    let who: String = row.get(0)?;
-    let Some(parsed) = Participant::parse(&who) else {
-        return Ok(Err(StoreError::Corrupt(format!("participant {who}"))));
-    };
-    Ok(Ok(Member {
-        who: parsed,
-        name: row.get(1)?,
-        joined_at: row.get::<Option<i64>>(2)?.map(Time),
-        read_seq: row.get(3)?,
-        mention_seq: row.get(4)?,
-        said: row.get(5)?,
-        seen_at: row.get::<Option<i64>>(6)?.map(Time),
-    }))
+        .prepare_cached(select!(
+            Revision,
+            "FROM chat_revisions WHERE message = ?1 ORDER BY revision"
+        ))?
+        .read_rows([entry])?)
 }
 
 /// Reads the participants of a chat in the order of joining.
@@ -430,9 +331,7 @@ pub fn agents_in(connection: &Connection, chat: ChatId) -> Result<Vec<Member>, S
 /// A failure of the store.
 pub fn participant_count(connection: &Connection, chat: ChatId) -> Result<u64, StoreError> {
     let count = "SELECT count(*) FROM chat_members WHERE chat = ?1 AND joined_at IS NOT NULL";
-    let count: i64 = connection
-        .prepare_cached(count)?
-        .query_row([chat.0], |row| row.get(0))?;
+    let count: i64 = connection.prepare_cached(count)?.read_row([chat.0])?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
@@ -441,19 +340,16 @@ fn members_where(
     chat: ChatId,
     which: &str,
 ) -> Result<Vec<Member>, StoreError> {
-    connection
-        .prepare_cached(&format!(
-            "SELECT who, name, joined_at, read_seq, mention_seq, said, seen_at FROM chat_members WHERE chat = ?1 {which}
-             ORDER BY joined_at IS NULL, joined_at, who LIMIT 1000"
-        ))?
-        .query_map([chat.0], read_member)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+    Ok(connection
+        .prepare_cached(&Member::select(&format!(
+            "FROM chat_members WHERE chat = ?1 {which} ORDER BY joined_at IS NULL, joined_at, who LIMIT 1000"
+        )))?
+        .read_rows([chat.0])?)
 }
 
-/// Finds the author with this name or serialized id in any chat, or in any chat of one owner. Also finds removed
-/// runs and agents that are no longer declared. If there are several, the most recent.
+/// Finds the author with this name or serialized id in any chat, or in any chat of one owner. Also
+/// finds removed runs and agents that are no longer declared. If there are several, the most
+/// recent.
 ///
 /// # Errors
 /// A failure of the store.
@@ -467,8 +363,7 @@ pub fn past_author(
             "SELECT m.who FROM chat_members m JOIN chats c ON c.id = m.chat
              WHERE (m.name = ?1 OR m.who IN (?1, 'agent:' || ?1, 'run:' || ?1)) AND m.said > 0 AND c.importing IS NULL AND (CAST(?2 AS TEXT) IS NULL OR c.owner = ?2) ORDER BY m.chat DESC LIMIT 1",
         )?
-        .query_row(params![given, owner.map(ToString::to_string)], |row| row.get(0))
-        .optional()?;
+        .find_row(params![given, owner.map(ToString::to_string)])?;
     Ok(who.and_then(|who| Participant::parse(&who)))
 }
 
@@ -481,11 +376,12 @@ pub fn member(
     chat: ChatId,
     who: &str,
 ) -> Result<Option<Member>, StoreError> {
-    connection
-        .prepare_cached("SELECT who, name, joined_at, read_seq, mention_seq, said, seen_at FROM chat_members WHERE chat = ?1 AND who = ?2")?
-        .query_row(params![chat.0, who], read_member)
-        .optional()?
-        .transpose()
+    Ok(connection
+        .prepare_cached(select!(
+            Member,
+            "FROM chat_members WHERE chat = ?1 AND who = ?2"
+        ))?
+        .find_row(params![chat.0, who])?)
 }
 
 /// Counts the entries before one that a participant has not read and did not write, up to 1,000.
@@ -503,7 +399,7 @@ pub fn unread_before(
         .prepare_cached(
             "SELECT count(*) FROM (SELECT 1 FROM chat_messages WHERE chat = ?1 AND seq > ?2 AND seq < ?3 AND author <> ?4 LIMIT ?5) AS entries",
         )?
-        .query_row(params![chat.0, read_seq, before, who, UNREAD_COUNTED_MAX], |row| row.get(0))?)
+        .read_row(params![chat.0, read_seq, before, who, UNREAD_COUNTED_MAX])?)
 }
 
 /// Counts the entries that a participant has not read and did not write, up to 1,000.
@@ -518,5 +414,5 @@ pub fn unread(
 ) -> Result<i64, StoreError> {
     Ok(connection
         .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM chat_messages WHERE chat = ?1 AND seq > ?2 AND author <> ?3 LIMIT ?4) AS entries")?
-        .query_row(params![chat.0, read_seq, who, UNREAD_COUNTED_MAX], |row| row.get(0))?)
+        .read_row(params![chat.0, read_seq, who, UNREAD_COUNTED_MAX])?)
 }

@@ -78,22 +78,27 @@ pub struct ParticipantRow {
 /// A failure of the store.
 pub fn stats_of(connection: &Connection, chat: Option<ChatId>) -> Result<Stats, StoreError> {
     let chat = chat.map(|chat| chat.0);
-    let mut stats = connection
+    let (chats, entries, said, duration_ms) = connection
         .prepare_cached(
             "SELECT count(*), CASE WHEN EXISTS (SELECT 1 FROM eras)
                       THEN (SELECT count(*) FROM chat_messages m JOIN chats c ON c.id = m.chat WHERE c.importing IS NULL AND (CAST(?1 AS BIGINT) IS NULL OR c.id = ?1))
                       ELSE CAST(coalesce(sum(last_seq), 0) AS BIGINT) END, coalesce(sum(said), 0), coalesce(CAST(sum(last_at - started_at) AS BIGINT) / nullif(count(*), 0), 0)
              FROM chats WHERE importing IS NULL AND (CAST(?1 AS BIGINT) IS NULL OR id = ?1)",
         )?
-        .query_row([chat], |row| {
-            Ok(Stats { chats: row.get(0)?, entries: row.get(1)?, said: row.get(2)?, duration_ms: row.get(3)?, ..Stats::default() })
-        })?;
+        .read_row([chat])?;
+    let mut stats = Stats {
+        chats,
+        entries,
+        said,
+        duration_ms,
+        ..Stats::default()
+    };
     stats.participants = connection
         .prepare_cached(
             "SELECT count(DISTINCT who) FROM chat_members WHERE joined_at IS NOT NULL AND (CAST(?1 AS BIGINT) IS NULL OR chat = ?1)
              AND chat NOT IN (SELECT id FROM chats WHERE importing IS NOT NULL)",
         )?
-        .query_row([chat], |row| row.get(0))?;
+        .read_row([chat])?;
     let mut turns = connection.prepare_cached(
         "SELECT t.state, m.at - t.at, t.agent FROM (SELECT * FROM chat_turns WHERE CAST(?1 AS BIGINT) IS NULL OR chat = ?1 ORDER BY id DESC LIMIT ?2) t
          LEFT JOIN chat_messages m ON m.chat = t.chat AND m.seq = t.entry",
@@ -101,10 +106,10 @@ pub fn stats_of(connection: &Connection, chat: Option<ChatId>) -> Result<Stats, 
     let mut rows = turns.query(db::params![chat, TURNS_MAX])?;
     let mut by_agent: BTreeMap<String, Turns> = BTreeMap::new();
     while let Some(row) = rows.next()? {
-        let (state, answer_ms) = (row.get::<String>(0)?, row.get::<Option<i64>>(1)?);
+        let (state, answer_ms, agent): (String, Option<i64>, String) = row.read()?;
         stats.turns.count(&state, answer_ms);
         by_agent
-            .entry(format!("agent:{}", row.get::<String>(2)?))
+            .entry(format!("agent:{agent}"))
             .or_default()
             .count(&state, answer_ms);
     }
@@ -122,15 +127,13 @@ fn participants(
     chat: Option<i64>,
     mut by_agent: BTreeMap<String, Turns>,
 ) -> Result<Vec<ParticipantRow>, StoreError> {
-    let read = |row: &db::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
     let found: Vec<(String, String, i64)> = connection
         .prepare_cached(
             "SELECT who, min(name), CAST(sum(said) AS BIGINT) AS posts FROM chat_members
              WHERE joined_at IS NOT NULL AND (CAST(?1 AS BIGINT) IS NULL OR chat = ?1) AND chat NOT IN (SELECT id FROM chats WHERE importing IS NOT NULL)
              GROUP BY who ORDER BY posts DESC, who LIMIT ?2",
         )?
-        .query_map(db::params![chat, PARTICIPANTS_MAX], read)?
-        .collect::<Result<_, _>>()?;
+        .read_rows(db::params![chat, PARTICIPANTS_MAX])?;
     Ok(found
         .into_iter()
         .map(|(who, name, said)| ParticipantRow {

@@ -1,5 +1,6 @@
 //! Conformance tests of chats.
 
+use super::revisions_of;
 use crate::clock;
 use crate::config::Home;
 use crate::store::*;
@@ -98,7 +99,7 @@ impl Fixture {
             .expect("searched");
         assert!(!incomplete);
         let seq = |hit: Hit| {
-            if let Found::Entry(entry, _) = hit.found {
+            if let FoundText::Entry(entry, _) = hit.found {
                 entry.seq
             } else {
                 panic!("{hit:?}")
@@ -364,10 +365,9 @@ async fn incomplete_import_is_hidden_and_expires() {
                 .is_err(),
             "an entry stays"
         );
-        Ok(tx.connection().query_row(
+        Ok(tx.connection().read_row::<i64>(
             "SELECT (SELECT count(*) FROM chat_messages) + (SELECT count(*) FROM chat_revisions)",
             [],
-            |row| row.get::<i64>(0),
         )?)
     });
     assert_eq!(

@@ -1,12 +1,12 @@
-//! Turns: messages that an agent must answer. One run answers a turn. The transaction that queues the run records
-//! it in the turn, and the transaction that adds the answer's entry ends the turn.
+//! Turns: messages that an agent must answer. One run answers a turn. The transaction that queues
+//! the run records it in the turn, and the transaction that adds the answer's entry ends the turn.
 
 use super::entry_by_seq;
-use crate::store::db::{self, Connection, OptionalExtension, Row, params};
+use crate::store::db::{self, Columns, Connection, Record, params, row, select};
+use crate::store::ids::texts;
 use crate::store::{DispatchEnv, Run, StoreError, Topic, Tx, run_by_id};
 use adjutant_core::chat::{ChatId, Participant};
-use adjutant_core::words;
-use adjutant_core::{AgentName, Principal, RunId};
+use adjutant_core::{AgentName, Principal, RunId, words};
 
 /// Maximum number of turns that one pass ends or starts.
 const TURNS_MAX: u32 = 100;
@@ -34,23 +34,33 @@ impl TurnState {
     }
 }
 
-/// One message that one agent must answer.
-#[derive(Debug, Clone)]
-pub struct Turn {
-    pub id: i64,
-    pub chat: ChatId,
-    pub agent: AgentName,
-    /// The agent must summarise the chat instead of answering.
-    pub is_summary: bool,
-    /// The message's number in the chat.
-    pub message: i64,
-    pub hops: u32,
-    pub cwd: String,
-    pub env: DispatchEnv,
-    pub state: TurnState,
-    pub run: Option<RunId>,
-    /// The number of the entry that ended the turn.
-    pub entry: Option<i64>,
+texts! { TurnState, "state", Self::from_word; }
+
+row! {
+    /// One message that one agent must answer.
+    #[derive(Debug, Clone)]
+    pub struct Turn as t, named "turn {}" {
+        pub id: i64,
+        pub chat: ChatId,
+        pub agent: AgentName,
+        /// The agent must summarise the chat instead of answering.
+        pub is_summary: bool = "t.purpose = 'summary'",
+        /// The message's number in the chat.
+        pub message: i64,
+        pub hops: u32,
+        pub cwd: String,
+        pub env: DispatchEnv as dispatch_env,
+        pub state: TurnState,
+        pub run: Option<RunId>,
+        /// The number of the entry that ended the turn.
+        pub entry: Option<i64>,
+    }
+}
+
+fn dispatch_env(columns: &mut Columns<'_>) -> db::Result<DispatchEnv> {
+    let written: String = columns.value()?;
+    serde_json::from_slice(written.as_bytes())
+        .map_err(|error| db::Error::unreadable_json("an environment", error))
 }
 
 /// The data of a new turn.
@@ -65,47 +75,14 @@ pub struct NewTurn {
     pub env: DispatchEnv,
 }
 
-const COLUMNS: &str = "SELECT t.id, t.chat, t.agent, t.purpose, t.message, t.hops, t.cwd, t.env, t.state, t.run, t.entry FROM chat_turns t";
-
-fn read(row: &Row<'_>) -> db::Result<Result<Turn, StoreError>> {
-    let id: i64 = row.get(0)?;
-    let (agent, env, state, run): (String, String, String, Option<String>) =
-        (row.get(2)?, row.get(7)?, row.get(8)?, row.get(9)?);
-    let run = run.map(|run| RunId::parse(&run)).transpose();
-    let (Ok(agent), Ok(env), Some(state), Ok(run)) = (
-        AgentName::parse(&agent),
-        serde_json::from_slice(env.as_bytes()),
-        TurnState::from_word(&state),
-        run,
-    ) else {
-        return Ok(Err(StoreError::Corrupt(format!("turn {id}"))));
-    };
-    Ok(Ok(Turn {
-        id,
-        chat: ChatId(row.get(1)?),
-        agent,
-        is_summary: row.get::<String>(3)? == "summary",
-        message: row.get(4)?,
-        hops: row.get(5)?,
-        cwd: row.get(6)?,
-        env,
-        state,
-        run,
-        entry: row.get(10)?,
-    }))
-}
-
 fn turns(
     connection: &Connection,
     rest: &str,
     values: impl db::Params,
 ) -> Result<Vec<Turn>, StoreError> {
-    connection
-        .prepare_cached(&format!("{COLUMNS} {rest}"))?
-        .query_map(values, read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+    Ok(connection
+        .prepare_cached(&Turn::select(&format!("FROM chat_turns t {rest}")))?
+        .read_rows(values)?)
 }
 
 /// Reads the turns whose run is in progress.
@@ -160,9 +137,9 @@ pub fn turn_by_id(connection: &Connection, id: i64) -> Result<Option<Turn>, Stor
     Ok(turns(connection, "WHERE t.id = ?1", [id])?.pop())
 }
 
-/// Returns the run whose message caused a turn, and the run under which the turn is counted. A run that answers a
-/// turn is counted under the run for which it answers, so that agents that answer each other stay siblings. `None`:
-/// no run asked.
+/// Returns the run whose message caused a turn, and the run under which the turn is counted. A run
+/// that answers a turn is counted under the run for which it answers, so that agents that answer
+/// each other stay siblings. `None`: no run asked.
 ///
 /// # Errors
 /// A failure of the store, or the run no longer exists.
@@ -200,9 +177,7 @@ pub fn asked_by(
 /// A failure of the store.
 pub fn open_turns(connection: &Connection, chat: ChatId) -> Result<u64, StoreError> {
     let sql = "SELECT count(*) FROM chat_turns WHERE chat = ?1 AND state IN ('queued', 'running')";
-    let count: i64 = connection
-        .prepare_cached(sql)?
-        .query_row([chat.0], |row| row.get(0))?;
+    let count: i64 = connection.prepare_cached(sql)?.read_row([chat.0])?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
@@ -215,16 +190,18 @@ pub fn open_turns_below(connection: &Connection, root: RunId) -> Result<u64, Sto
          JOIN runs r ON m.author = 'run:' || r.id WHERE t.state IN ('queued', 'running') AND r.root = ?1";
     let count: i64 = connection
         .prepare_cached(sql)?
-        .query_row([root.to_string()], |row| row.get(0))?;
+        .read_row([root.to_string()])?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
-/// Returns the length of the chain of agents and runs answering each other that leads to what a run now says in a
-/// chat. The chain continues through the turn of the run or of an ancestor, and through the last message that
-/// mentioned the run. A run that replies to a run lengthens the chain like an agent that answers.
+/// Returns the length of the chain of agents and runs answering each other that leads to what a run
+/// now says in a chat. The chain continues through the turn of the run or of an ancestor, and
+/// through the last message that mentioned the run. A run that replies to a run lengthens the chain
+/// like an agent that answers.
 ///
-/// A mention counts until a person or a client writes in its chat, in the chat where the run now writes, or to the
-/// run. In a direct chat, an agent's answer to the run's own message adds nothing.
+/// A mention counts until a person or a client writes in its chat, in the chat where the run now
+/// writes, or to the run. In a direct chat, an agent's answer to the run's own message adds
+/// nothing.
 ///
 /// # Errors
 /// A failure of the store.
@@ -251,8 +228,7 @@ fn hops_of_naming(connection: &Connection, run: &Run, chat: ChatId) -> Result<u3
             "SELECT m.id, m.chat, m.author FROM chat_members b JOIN chat_messages m ON m.chat = b.chat AND m.seq = b.mention_seq
              WHERE b.who = ?1 ORDER BY m.id DESC LIMIT 1",
         )?
-        .query_row([&who], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
-        .optional()?;
+        .find_row([&who])?;
     let Some((id, named_in, author)) = naming else {
         return Ok(0);
     };
@@ -285,7 +261,7 @@ fn hops_of_naming(connection: &Connection, run: &Run, chat: ChatId) -> Result<u3
                WHERE c.id = m.chat AND c.kind = 'direct' AND ?3 = 0 AND o.seq = m.reply_to AND o.author = ?2), m.hops)
              FROM chat_messages m WHERE m.id = ?1",
         )?
-        .query_row(params![id, who, by_run], |row| row.get(0))?;
+        .read_row(params![id, who, by_run])?;
     Ok(hops.saturating_add(u32::from(by_run)))
 }
 
@@ -294,11 +270,9 @@ fn hops_of_naming(connection: &Connection, run: &Run, chat: ChatId) -> Result<u3
 /// # Errors
 /// A failure of the store.
 pub fn turn_of_run(connection: &Connection, run: RunId) -> Result<Option<Turn>, StoreError> {
-    connection
-        .prepare_cached(&format!("{COLUMNS} WHERE t.run = ?1"))?
-        .query_row([run.to_string()], read)
-        .optional()?
-        .transpose()
+    Ok(connection
+        .prepare_cached(select!(Turn, "FROM chat_turns t WHERE t.run = ?1"))?
+        .find_row([run.to_string()])?)
 }
 
 impl Tx<'_> {
@@ -351,8 +325,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Ends an open turn with its resulting entry. Returns whether the turn was open; only then may the entry be
-    /// added to the chat.
+    /// Ends an open turn with its resulting entry. Returns whether the turn was open; only then may
+    /// the entry be added to the chat.
     ///
     /// # Errors
     /// A failure of the store.

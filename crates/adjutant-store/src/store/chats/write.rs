@@ -1,5 +1,5 @@
-//! Changing chats. The transaction that adds an entry assigns its number, so entries are totally ordered without
-//! gaps.
+//! Changing chats. The transaction that adds an entry assigns its number, so entries are totally
+//! ordered without gaps.
 
 use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
 use crate::store::db::{Connection, params};
@@ -135,8 +135,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds an entry and notifies the chat's waiters. The author becomes a participant, except an agent that only
-    /// summarised or failed to answer.
+    /// Adds an entry and notifies the chat's waiters. The author becomes a participant, except an
+    /// agent that only summarised or failed to answer.
     ///
     /// # Errors
     /// A failure of the store.
@@ -159,7 +159,7 @@ impl Tx<'_> {
         self.prepare("UPDATE chats SET last_seq = last_seq + 1, last_at = ?2, said = said + ?3 WHERE id = ?1")?.run(params![chat.0, now, said])?;
         let seq: i64 = self
             .prepare("SELECT last_seq FROM chats WHERE id = ?1")?
-            .query_row([chat.0], |row| row.get(0))?;
+            .read_row([chat.0])?;
         let id = self
             .prepare(
                 "INSERT INTO chat_messages (chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, key)
@@ -205,7 +205,8 @@ impl Tx<'_> {
             .ok_or_else(|| Denied::not_found("message", &format!("{chat}.{seq}")).into())
     }
 
-    /// Replaces an entry's text and keeps the old version. `by` becomes the author of a board entry.
+    /// Replaces an entry's text and keeps the old version. `by` becomes the author of a board
+    /// entry.
     ///
     /// # Errors
     /// A failure of the store.
@@ -273,8 +274,8 @@ impl Tx<'_> {
         self.chat(chat)
     }
 
-    /// Advances a participant's read cursor over the entries `first` to `seq`, unless unread entries of other
-    /// authors precede them. It never moves back.
+    /// Advances a participant's read cursor over the entries `first` to `seq`, unless unread
+    /// entries of other authors precede them. It never moves back.
     ///
     /// # Errors
     /// A failure of the store.

@@ -33,7 +33,7 @@ fn root(text: &str) -> NewRun {
     }
 }
 
-fn child(of: RunId, text: Option<&str>) -> NewRun {
+pub(super) fn child(of: RunId, text: Option<&str>) -> NewRun {
     NewRun {
         under: Some((of, WIDE)),
         budget: text.map(budget).unwrap_or_default(),
@@ -67,7 +67,7 @@ impl Fixture {
         )
     }
 
-    async fn gate(&self, run: RunId, model: &str, output: u64, price: Option<Price>) {
+    pub(super) async fn gate(&self, run: RunId, model: &str, output: u64, price: Option<Price>) {
         let stated = [ModelTotals {
             model: model.to_owned(),
             requests: 1,
@@ -960,8 +960,8 @@ async fn last_units_of_ten_thousand_budgets_go_to_one_child_each() {
     race_for_last_unit(10_000).await;
 }
 
-/// Makes siblings begin requests and report usage until the budget is empty, in each of `rounds`. Nothing may begin after any
-/// of them has learned that nothing is left.
+/// Makes siblings begin requests and report usage until the budget is empty, in each of `rounds`.
+/// Nothing may begin after any of them has learned that nothing is left.
 async fn race_for_requests(rounds: usize) {
     const SIBLINGS: usize = 8;
     let f = Arc::new(fixture());

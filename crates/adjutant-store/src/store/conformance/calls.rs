@@ -118,9 +118,7 @@ async fn every_call_is_committed_once_by_any_thread() {
     let mut stored: Vec<String> = reopened
         .read(|connection| {
             let mut texts = connection.prepare_cached("SELECT text FROM messages")?;
-            Ok(texts
-                .query_map([], |row| row.get(0))?
-                .collect::<Result<_, _>>()?)
+            Ok(texts.read_rows([])?)
         })
         .expect("a store");
     acknowledged.sort();

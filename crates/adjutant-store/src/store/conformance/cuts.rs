@@ -40,7 +40,8 @@ fn serve_proxy(listener: UnixListener, server: PathBuf, cut: Arc<Cut>) {
     });
 }
 
-/// Passes on the server's messages, unless it `is_mute`. Closes the client's side after the server's.
+/// Passes on the server's messages, unless it `is_mute`. Closes the client's side after the
+/// server's.
 fn pass_back(
     mut upstream: UnixStream,
     mut client: UnixStream,
@@ -56,8 +57,9 @@ fn pass_back(
     }
 }
 
-/// Passes on a client's messages until the cut. If the last message is lost, both sides are closed; otherwise the client's side is
-/// closed when the server has dealt with it, because a new session would end the old one before.
+/// Passes on a client's messages until the cut. If the last message is lost, both sides are closed;
+/// otherwise the client's side is closed when the server has dealt with it, because a new session
+/// would end the old one before.
 fn pass_on(
     mut client: UnixStream,
     mut upstream: UnixStream,
@@ -103,9 +105,9 @@ async fn call_has_one_effect_wherever_the_connection_is_cut() {
         host: dir.path().to_str().expect("a path").to_owned(),
         ..address.clone()
     };
-    let store = Store::open_at(&home, Place::Postgres(behind)).expect("a store");
+    let store = Store::open_at(&home, StoreLocation::Postgres(behind)).expect("a store");
     // Its messages are not cut.
-    let direct = Place::Postgres(address)
+    let direct = StoreLocation::Postgres(address)
         .read_only(None)
         .expect("a connection");
     let runs = || {
@@ -173,7 +175,7 @@ async fn session_that_ends_after_the_last_statement_is_reported_as_lost() {
     let dir = tempfile::tempdir().expect("a directory");
     let home = Home::at(&dir.path().join("home")).expect("a home");
     home.ensure().expect("a home");
-    let store = Store::open_at(&home, Place::Postgres(address.clone())).expect("a store");
+    let store = Store::open_at(&home, StoreLocation::Postgres(address.clone())).expect("a store");
     let call = |ends_session: bool| {
         let (key, new, address) = (
             Key::new("k", "dispatch", b"body"),

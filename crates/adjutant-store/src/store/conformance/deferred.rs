@@ -78,7 +78,8 @@ async fn failed_write_that_is_not_waited_for_keeps_nothing_of_its_call() {
 #[tokio::test(flavor = "multi_thread")]
 async fn failed_write_never_takes_an_acknowledged_one_with_it() {
     let fixture = fixture();
-    // The row that one of the calls inserts twice; whether the calls read before they write; whether the bad one refuses by itself.
+    // The row that one of the calls inserts twice; whether the calls read before they write;
+    // whether the bad one refuses by itself.
     for (round, (reads, refuses)) in [(false, false), (true, false), (false, true), (true, true)]
         .into_iter()
         .enumerate()

@@ -37,7 +37,7 @@ async fn foreign_or_newer_file_is_refused_unchanged() {
     for (sql, expect) in [
         ("CREATE TABLE theirs (a);", "is not a store"),
         (
-            "PRAGMA application_id = 0x61646a74; CREATE TABLE runs (a); PRAGMA user_version = 99;",
+            "PRAGMA application_id = 0x61646a31; CREATE TABLE runs (a); PRAGMA user_version = 99;",
             "newer version",
         ),
     ] {

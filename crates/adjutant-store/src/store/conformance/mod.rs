@@ -1,8 +1,10 @@
-//! Conformance tests of the store. Each uses a fresh store and none looks at tables. They run on SQLite, and again on
-//! PostgreSQL (see [`postgres`]).
+//! Conformance tests of the store. Each uses a fresh store and none looks at tables. They run on
+//! SQLite, and again on PostgreSQL (see [`postgres`]).
 
 mod budgets;
 mod calls;
+mod cascades;
+
 mod cuts;
 mod deferred;
 mod files;
@@ -14,3 +16,5 @@ mod requests;
 mod runs;
 mod searches;
 mod set_back;
+mod version_files;
+mod versions;

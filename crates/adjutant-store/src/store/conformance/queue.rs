@@ -5,7 +5,7 @@ use crate::store::queue::statements_of_head;
 use crate::store::runs::statements_of_queued;
 use crate::store::testing::fixture::{Fixture, KEEP, denied, ended, fixture, new_run, question};
 use crate::store::*;
-use adjutant_core::pool::{AfterEnd, AfterFailed, AfterState, PoolPlace, QueuePlace};
+use adjutant_core::pool::{AfterEnd, AfterFailed, AfterState, PoolTarget, QueuePosition};
 use adjutant_core::port::PORTS_FIRST;
 use adjutant_core::signal::{Independence, Priority};
 use adjutant_core::tree::Rank;
@@ -31,7 +31,7 @@ fn configured(pools: &[(&str, u64)]) -> BTreeMap<PoolName, ConfiguredPool> {
                 ConfiguredPool {
                     slots: *slots,
                     keep_slot: true,
-                    place: PoolPlace::Here,
+                    place: PoolTarget::Here,
                 },
             )
         })
@@ -57,7 +57,7 @@ impl Fixture {
                 tx.connection(),
                 &pools,
                 &slots_used(tx.connection(), &pools)?,
-                &StartPlace::Here,
+                &StartTarget::Here,
             )? {
                 Some(run) => tx.claim(&run, &[1], None, KEEP).map(Some),
                 None => Ok(None),
@@ -76,7 +76,7 @@ impl Fixture {
         self.run(run)
     }
 
-    fn place(&self, run: &Run) -> Option<QueuePlace> {
+    fn place(&self, run: &Run) -> Option<QueuePosition> {
         self.store
             .read(|connection| QueueHead::read(connection, &run.pool))
             .expect("read")
@@ -134,7 +134,7 @@ async fn runs_start_by_priority_then_owner_then_dispatch() {
         );
     }
     let last = f.run(all[2]);
-    assert_eq!(f.place(&last), Some(QueuePlace::At(5)));
+    assert_eq!(f.place(&last), Some(QueuePosition::At(5)));
     let mut order = Vec::new();
     while let Some(run) = f.claim(&[("default", 9)], 9).await {
         order.push(
@@ -172,14 +172,14 @@ async fn places_behind_a_thousand_runs_are_not_counted() {
         places(&[
             &others[2], &many[0], &others[0], &others[1], &many[1], &many[4]
         ]),
-        [1, 2, 2, 4, 4, 8].map(QueuePlace::At)
+        [1, 2, 2, 4, 4, 8].map(QueuePosition::At)
     );
     assert_eq!(
         places(&[&others[3], &many[999], &many[1_000]]),
         [
-            QueuePlace::At(1),
-            QueuePlace::At(1_003),
-            QueuePlace::Behind(1_000)
+            QueuePosition::At(1),
+            QueuePosition::At(1_003),
+            QueuePosition::Behind(1_000)
         ]
     );
     let agent = many[0].agent.clone();
@@ -264,14 +264,15 @@ async fn pages_before_a_run_have_every_run_once() {
     }
 }
 
-/// Returns the number of rows that a server has read in the transaction, or of the steps that SQLite has taken for these statements.
+/// Returns the number of rows that a server has read in the transaction, or of the steps that
+/// SQLite has taken for these statements.
 fn cost(connection: &Connection, statements: &[String]) -> i64 {
     if statements.is_empty() {
         let sql = "SELECT CAST(coalesce(sum(coalesce(idx_tup_fetch, 0) + coalesce(seq_tup_read, 0)), 0) AS BIGINT) FROM pg_stat_xact_user_tables";
         return connection
             .prepare_cached(sql)
             .expect("a statement")
-            .query_row([], |row| row.get(0))
+            .read_row([])
             .expect("a number");
     }
     statements
@@ -306,7 +307,8 @@ async fn views_of_the_queue_cost_the_same_however_many_are_queued() {
     let fill = async || {
         f.queue_all(many()).await;
         if is_on_server {
-            // A server does the same after a while. Its planner estimates from it whether few runs are queued.
+            // A server does the same after a while. Its planner estimates from it whether few runs
+            // are queued.
             f.store
                 .write(|tx| Ok(tx.connection().execute_batch("ANALYZE runs")?))
                 .await
@@ -391,7 +393,7 @@ async fn claims_of_one_transaction_count_for_each_other() {
     let claims = f.store.write(move |tx| {
         let pools = Pools::read(tx.connection(), &configured, 9, tx.steady())?;
         let (mut used, mut owners) = (slots_used(tx.connection(), &pools)?, Vec::new());
-        while let Some(run) = next_to_start(tx.connection(), &pools, &used, &StartPlace::Here)? {
+        while let Some(run) = next_to_start(tx.connection(), &pools, &used, &StartTarget::Here)? {
             used.add_claimed(&pools, &tx.claim(&run, &[1], None, KEEP)?);
             owners.push(run.owner.to_string());
             assert_eq!(used, slots_used(tx.connection(), &pools)?);
@@ -662,7 +664,7 @@ async fn waiting_run_lends_its_slot_only_if_configured() {
             ConfiguredPool {
                 slots: 1,
                 keep_slot,
-                place: PoolPlace::Here,
+                place: PoolTarget::Here,
             },
         )]);
         let usage = f

@@ -13,10 +13,10 @@ const STEPS: usize = 300;
 const POOLS: [&str; 3] = ["default", "gpu", "other"];
 
 /// Random numbers that a seed determines.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn below(&mut self, max: usize) -> usize {
+    pub(super) fn below(&mut self, max: usize) -> usize {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)
@@ -104,7 +104,7 @@ async fn change(f: &Fixture, random: &mut Random, all: &[RunId]) -> Vec<RunId> {
                         tx.resolve_dependents(run.id, KEEP)?;
                     }
                     (9, RunState::Queued) if run.after_open > 0 => {
-                        drop(tx.release_held(&run, &Principal::Person)?)
+                        tx.release_held(&run, &Principal::Person)?;
                     }
                     (9, RunState::Queued) => {
                         drop(tx.switch_agent(&run, "second", "it is limited", "test")?)

@@ -184,7 +184,7 @@ fn approval() -> NewRequest {
     let subject = Subject::Approval {
         preview: Some("- a\n+ b".to_owned()),
         risk: None,
-        operation: None,
+        operation: Box::default(),
     };
     NewRequest {
         subject,
@@ -205,49 +205,6 @@ fn no(reason: &str) -> RequestEvent {
     decide(Decision::Denied {
         reason: reason.to_owned(),
     })
-}
-
-/// An earlier version stored a default for approvals.
-#[tokio::test]
-async fn stored_default_of_an_approval_does_not_count() {
-    let fixture = fixture();
-    let run = fixture.running(&Principal::Person).await;
-    let expires_at = clock::steady().plus_ms(-1);
-    let asked = fixture
-        .ask(
-            run.id,
-            NewRequest {
-                expires_at,
-                default: Some("approved".to_owned()),
-                ..approval()
-            },
-        )
-        .await
-        .expect("asked");
-    assert_eq!(
-        fixture
-            .store
-            .write(|tx| tx.apply_request_deadlines())
-            .await
-            .expect("settled")
-            .len(),
-        1
-    );
-    let settled = fixture
-        .store
-        .read(|connection| request_by_id(connection, asked.id))
-        .expect("a store")
-        .expect("a request");
-    assert_eq!(
-        (
-            settled.default,
-            settled
-                .state
-                .answer()
-                .map(|answer| answer.decision.to_text())
-        ),
-        (None, Some("denied: nobody decided in time".to_owned()))
-    );
 }
 
 #[tokio::test]

@@ -5,10 +5,11 @@ use crate::store::testing::fixture::{
     KEEP, answer, denied, ended, fixture, new_run, question, random,
 };
 use crate::store::*;
+use adjutant_core::condition::Retrying;
 use adjutant_core::port::PORTS_FIRST;
 use adjutant_core::token::{TokenIdentity, TokenRole};
 use adjutant_core::{
-    Denied, EventSeq, Isolation, Outcome, PortRange, Principal, RequestId, RunEvent, RunId,
+    Cause, Denied, EventSeq, Isolation, Outcome, PortRange, Principal, RequestId, RunEvent, RunId,
     RunState, StopReason, WorkspaceSpec, WorkspaceState,
 };
 
@@ -185,6 +186,42 @@ async fn finished_run_closes_its_questions_and_never_changes() {
             Denied::RunFinished { .. }
         ));
     }
+}
+
+#[tokio::test]
+async fn repeated_retry_condition_is_one_event() {
+    let fixture = fixture();
+    let run = fixture.running(&Principal::Person).await.id;
+    let state = |tries: Option<u32>| {
+        fixture.store.write(move |tx| {
+            let found = tx.run(run)?;
+            match tries {
+                Some(tries) => tx.set_retrying(
+                    &found,
+                    &Retrying {
+                        cause: Cause::Network,
+                        for_ms: 10_000,
+                        tries,
+                        words: "reset".to_owned(),
+                    },
+                    "supervisor",
+                ),
+                None => tx.set_recovered(&found, "supervisor"),
+            }
+        })
+    };
+    state(Some(2)).await.expect("stated");
+    let first = fixture.run(run);
+    state(Some(9)).await.expect("stated");
+    let again = fixture.run(run);
+    let known = |run: &Run| run.retrying.clone().expect("it retries");
+    assert_eq!(
+        (known(&again).since, known(&again).tries, again.retrying_seq),
+        (known(&first).since, 9, first.retrying_seq)
+    );
+    assert_eq!(again.noticed_seq(), first.retrying_seq);
+    state(None).await.expect("stated");
+    assert_eq!(fixture.run(run).noticed_seq(), None);
 }
 
 #[tokio::test]
@@ -425,7 +462,7 @@ async fn removed_run_is_listed_for_its_runner_until_that_confirms() {
 }
 
 /// A run in a subdirectory of its own workspace.
-fn isolated(name: &str) -> NewRun {
+pub(super) fn isolated(name: &str) -> NewRun {
     let workspace = NewWorkspace {
         isolation: Isolation::Clone,
         repository: "/home/u/project".to_owned(),

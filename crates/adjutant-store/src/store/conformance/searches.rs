@@ -2,7 +2,7 @@
 
 use crate::store::search::tests::{chat_of, person};
 use crate::store::testing::fixture::fixture;
-use crate::store::{Found, Query, Store, search};
+use crate::store::{FoundText, Query, Store, search};
 
 /// Returns the texts that a search finds, the newest first.
 fn found(store: &Store, text: &str, limit: u32) -> Vec<String> {
@@ -16,8 +16,8 @@ fn found(store: &Store, text: &str, limit: u32) -> Vec<String> {
         .expect("searched");
     assert!(!is_broken_off, "{text}");
     let texts = hits.into_iter().filter_map(|hit| match hit.found {
-        Found::Entry(entry, _) => Some(entry.text),
-        Found::Request(_) | Found::Report(_) => None,
+        FoundText::Entry(entry, _) => Some(entry.text),
+        FoundText::Request(_) | FoundText::Report(_) => None,
     });
     texts.collect()
 }
@@ -32,6 +32,7 @@ async fn words_are_found_in_all_scripts() {
         "데이터베이스에서 오류가 났습니다",
         "เมื่อคืนฐานข้อมูลล่ม",
         "Привет, мир",
+        "да\u{438}\u{306}",
     ];
     chat_of(&fixture.store, texts.map(str::to_owned).to_vec()).await;
     for (words, text) in [
@@ -49,6 +50,8 @@ async fn words_are_found_in_all_scripts() {
         ("베이스", 3),
         ("ข้อมูล", 4),
         ("мир", 5),
+        ("дай", 6),
+        ("да\u{438}\u{306}", 6),
         // The server of the tests has the locale C, which knows only ASCII letters.
         (
             if fixture.store.is_on_server() {

@@ -1,4 +1,5 @@
-//! A database on a server is replaced by an earlier copy of itself. It is noticed, also if no hub ran meanwhile, and numbers go on.
+//! A database on a server is replaced by an earlier copy of itself. It is noticed, also if no hub
+//! ran meanwhile, and numbers go on.
 
 use crate::config::PostgresAddress;
 use crate::store::chats::tests::{new_chat, new_entry};
@@ -44,7 +45,7 @@ impl Database {
     }
 
     fn open_in(&self, home: &Home) -> Store {
-        Store::open_at(home, Place::Postgres(self.address.clone())).expect("a store")
+        Store::open_at(home, StoreLocation::Postgres(self.address.clone())).expect("a store")
     }
 
     fn run(&self, sql: &str) {
@@ -433,8 +434,8 @@ async fn copy_of_a_store_is_another_one() {
     store.close();
     drop(store);
     copy(
-        &Place::Postgres(database.address.clone()),
-        &Place::Postgres(other.address.clone()),
+        &StoreLocation::Postgres(database.address.clone()),
+        &StoreLocation::Postgres(other.address.clone()),
         &mut |_| {},
     )
     .expect("copied");

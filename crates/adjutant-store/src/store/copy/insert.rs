@@ -21,7 +21,8 @@ pub(super) struct Inserter<'c> {
 }
 
 impl<'c> Inserter<'c> {
-    /// `names`: the columns in the order of the values. `written`: the same columns with their types.
+    /// `names`: the columns in the order of the values. `written`: the same columns with their
+    /// types.
     pub(super) fn new(
         connection: &'c Connection,
         table: &str,

@@ -1,18 +1,20 @@
-//! Copies the store from one place to another, between engines too. The source is only read, after its migration. The target
-//! gets all rows in one transaction, which is committed if both sides have the same rows.
+//! Copies the store from one place to another, between engines too. The source is only read, after
+//! its migration. The target gets all rows in one transaction, which is committed if both sides
+//! have the same rows.
 
 mod insert;
 mod tally;
 
 use super::db::{self, Connection, Value};
 use super::search::text_for_index;
-use super::{ConfirmedNote, Place, StoreError, Tx};
+use super::{ConfirmedNote, StoreError, StoreLocation, Tx};
 use crate::clock;
 use crate::failpoint::failpoint;
 use insert::Inserter;
 use tally::Tally;
 
-/// Tables that the target makes itself: its session, the hubs that use it, its counters, and its index of chat entries.
+/// Tables that the target makes itself: its session, the hubs that use it, its counters, and its
+/// index of chat entries.
 const OWN: &[&str] = &[
     "hub",
     "hubs",
@@ -32,7 +34,8 @@ const REPORT_EVERY: u64 = 1_000;
 #[derive(Debug)]
 pub struct Copied {
     pub tables: Vec<CopiedTable>,
-    /// The number of texts in which NUL characters were replaced by U+FFFD, because PostgreSQL stores none.
+    /// The number of texts in which NUL characters were replaced by U+FFFD, because PostgreSQL
+    /// stores none.
     pub replaced_texts: u64,
 }
 
@@ -78,15 +81,15 @@ impl From<db::Error> for CopyError {
     }
 }
 
-/// Copies a store. The caller holds the lock of the home; databases on servers are locked here. Both places are migrated to the
-/// newest schema first. Blocks.
+/// Copies a store. The caller holds the lock of the home; databases on servers are locked here.
+/// Both places are migrated to the newest schema first. Blocks.
 ///
 /// # Errors
-/// There is no source, the target has rows, the copy differs from the source, or a failure of a store. The target has then the
-/// rows that it had before.
+/// There is no source, the target has rows, the copy differs from the source, or a failure of a
+/// store. The target has then the rows that it had before.
 pub fn copy(
-    from: &Place,
-    to: &Place,
+    from: &StoreLocation,
+    to: &StoreLocation,
     report: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Copied, CopyError> {
     if !from.has_store()? {
@@ -102,15 +105,15 @@ pub fn copy(
     failpoint!("store.before_commit");
     match target.commit() {
         Ok(()) => Ok(copied),
-        Err(db::Error::Lost(problem)) => {
+        Err(lost @ db::Error::Lost(_)) => {
             // The server may have committed before the connection was lost. A new session knows.
-            let lost = target.replaced();
-            let is_committed = to.writable(lost.as_ref(), &note)?.last_transaction()
-                == lost.map(|lost| lost.transaction);
+            let replaced = target.replaced();
+            let is_committed = to.writable(replaced.as_ref(), &note)?.last_transaction()
+                == replaced.map(|replaced| replaced.transaction);
             if is_committed {
                 Ok(copied)
             } else {
-                Err(StoreError::Lost(problem).into())
+                Err(lost.into())
             }
         }
         Err(error) => Err(error.into()),
@@ -124,90 +127,17 @@ fn copy_all(
 ) -> Result<Copied, CopyError> {
     let tables: Vec<&str> = db::tables().filter(|table| !OWN.contains(table)).collect();
     for table in &tables {
-        let rows = count(target, table)?;
-        if STANDING.contains(table) {
-            target.execute(&format!("DELETE FROM \"{table}\""), [])?;
-        } else if rows > 0 {
-            return Err(CopyError::TargetInUse {
-                table: (*table).to_owned(),
-                rows,
-            });
-        }
+        empty(target, table)?;
     }
     let mut copied = Copied {
         tables: Vec::new(),
         replaced_texts: 0,
     };
     for table in tables {
-        let failed = |source: db::Error| CopyError::Table {
-            table: table.to_owned(),
-            source: source.into(),
-        };
-        let columns = columns(source, table)?;
-        let written = self::columns(target, table)?;
-        if sorted(&columns) != sorted(&written) {
-            return Err(CopyError::Columns {
-                table: table.to_owned(),
-            });
-        }
-        let rows_total = count(source, table)?;
-        let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
-        let select = format!(
-            "SELECT \"{}\" FROM \"{table}\" ORDER BY 1",
-            names.join("\", \"")
-        );
-        let mut tally = Tally::default();
-        let mut rows = Inserter::new(target, table, &names, &written);
-        let step = |tally: &Tally, is_check| Progress {
-            table,
-            rows: tally.rows(),
-            rows_total,
-            is_check,
-        };
-        source
-            .scan(&select, |row| {
-                let mut values = (0..names.len())
-                    .map(|column| row.get(column))
-                    .collect::<db::Result<Vec<Value>>>()?;
-                if table == INDEX {
-                    convert_indexed(&mut values, &names, target);
-                }
-                copied.replaced_texts += values
-                    .iter_mut()
-                    .map(|value| u64::from(target.replace_nul(value)))
-                    .sum::<u64>();
-                tally.add(&values);
-                if tally.rows().is_multiple_of(REPORT_EVERY) {
-                    report(step(&tally, false));
-                }
-                rows.add(values)
-            })
-            .map_err(failed)?;
-        rows.finish().map_err(failed)?;
-        let mut found = Tally::default();
-        target
-            .scan(&select, |row| {
-                found.add(
-                    &(0..names.len())
-                        .map(|column| row.get(column))
-                        .collect::<db::Result<Vec<Value>>>()?,
-                );
-                if found.rows().is_multiple_of(REPORT_EVERY) {
-                    report(step(&found, true));
-                }
-                Ok(())
-            })
-            .map_err(failed)?;
-        if found != tally || tally.rows() != rows_total {
-            return Err(CopyError::Differs {
-                table: table.to_owned(),
-            });
-        }
-        copied.tables.push(CopiedTable {
-            name: table.to_owned(),
-            rows: tally.rows(),
-            hash: tally.hash(),
-        });
+        let copy = TableCopy::plan(source, target, table)?;
+        copied
+            .tables
+            .push(copy.run(&mut copied.replaced_texts, report)?);
     }
     copy_counters(source, target)?;
     target.execute("UPDATE chat_seen SET entry = 0", [])?;
@@ -215,18 +145,150 @@ fn copy_all(
     Ok(copied)
 }
 
-/// Sets the numbers that the next rows get: those of the source, of which some can belong to rows that are gone.
+/// Removes the standing rows of a table. Other rows are not replaced.
+fn empty(target: &Connection, table: &str) -> Result<(), CopyError> {
+    let rows = count(target, table)?;
+    if STANDING.contains(&table) {
+        target.execute(&format!("DELETE FROM \"{table}\""), [])?;
+    } else if rows > 0 {
+        return Err(CopyError::TargetInUse {
+            table: table.to_owned(),
+            rows,
+        });
+    }
+    Ok(())
+}
+
+/// The copy of one table.
+struct TableCopy<'c> {
+    source: &'c Connection,
+    target: &'c Connection,
+    table: &'c str,
+    columns: Vec<db::Column>,
+    /// The same columns of the target, with its types.
+    written: Vec<db::Column>,
+    /// Reads the rows, on both sides.
+    select: String,
+    rows_total: u64,
+}
+
+impl<'c> TableCopy<'c> {
+    /// Checks that both sides have the same columns.
+    fn plan(
+        source: &'c Connection,
+        target: &'c Connection,
+        table: &'c str,
+    ) -> Result<Self, CopyError> {
+        let columns = columns(source, table)?;
+        let written = self::columns(target, table)?;
+        if sorted(&columns) != sorted(&written) {
+            return Err(CopyError::Columns {
+                table: table.to_owned(),
+            });
+        }
+        let names: Vec<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        let select = format!(
+            "SELECT \"{}\" FROM \"{table}\" ORDER BY 1",
+            names.join("\", \"")
+        );
+        Ok(Self {
+            source,
+            target,
+            table,
+            rows_total: count(source, table)?,
+            columns,
+            written,
+            select,
+        })
+    }
+
+    /// Copies the rows, and checks that the target has them.
+    fn run(
+        &self,
+        replaced_texts: &mut u64,
+        report: &mut dyn FnMut(Progress<'_>),
+    ) -> Result<CopiedTable, CopyError> {
+        let failed = |source: db::Error| CopyError::Table {
+            table: self.table.to_owned(),
+            source: source.into(),
+        };
+        let copied = self.copy_rows(replaced_texts, report).map_err(failed)?;
+        let found = self.read_copy(report).map_err(failed)?;
+        if found != copied || copied.rows() != self.rows_total {
+            return Err(CopyError::Differs {
+                table: self.table.to_owned(),
+            });
+        }
+        Ok(CopiedTable {
+            name: self.table.to_owned(),
+            rows: copied.rows(),
+            hash: copied.hash(),
+        })
+    }
+
+    fn copy_rows(
+        &self,
+        replaced_texts: &mut u64,
+        report: &mut dyn FnMut(Progress<'_>),
+    ) -> db::Result<Tally> {
+        let names: Vec<&str> = self
+            .columns
+            .iter()
+            .map(|column| column.name.as_str())
+            .collect();
+        let mut tally = Tally::default();
+        let mut rows = Inserter::new(self.target, self.table, &names, &self.written);
+        self.source.scan(&self.select, |row| {
+            let mut values: Vec<Value> = row.values()?;
+            if self.table == INDEX {
+                convert_indexed(&mut values, &names, self.target);
+            }
+            *replaced_texts += values
+                .iter_mut()
+                .map(|value| u64::from(self.target.replace_nul(value)))
+                .sum::<u64>();
+            tally.add(&values);
+            self.report(&tally, false, report);
+            rows.add(values)
+        })?;
+        rows.finish()?;
+        Ok(tally)
+    }
+
+    fn read_copy(&self, report: &mut dyn FnMut(Progress<'_>)) -> db::Result<Tally> {
+        let mut found = Tally::default();
+        self.target.scan(&self.select, |row| {
+            found.add(&row.values()?);
+            self.report(&found, true, report);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
+    fn report(&self, tally: &Tally, is_check: bool, report: &mut dyn FnMut(Progress<'_>)) {
+        if tally.rows().is_multiple_of(REPORT_EVERY) {
+            report(Progress {
+                table: self.table,
+                rows: tally.rows(),
+                rows_total: self.rows_total,
+                is_check,
+            });
+        }
+    }
+}
+
+/// Sets the numbers that the next rows get: those of the source, of which some can belong to rows
+/// that are gone.
 fn copy_counters(source: &Connection, target: &Connection) -> Result<(), CopyError> {
     target.execute("DELETE FROM sqlite_sequence", [])?;
     for table in target.numbered_tables()? {
         let last: Option<i64> = source
             .prepare_cached("SELECT max(seq) FROM sqlite_sequence WHERE name = ?1")?
-            .query_row([table.as_str()], |row| row.get(0))?;
+            .read_row([table.as_str()])?;
         let first_column = columns(target, &table)?.swap_remove(0).name;
-        let newest: Option<i64> = target.query_row(
+        let newest: Option<i64> = target.read_row(
             &format!("SELECT max(\"{first_column}\") FROM \"{table}\""),
             [],
-            |row| row.get(0),
         )?;
         if let Some(number) = last.max(newest) {
             target.execute(
@@ -239,10 +301,7 @@ fn copy_counters(source: &Connection, target: &Connection) -> Result<(), CopyErr
 }
 
 fn count(connection: &Connection, table: &str) -> Result<u64, CopyError> {
-    let rows: i64 =
-        connection.query_row(&format!("SELECT count(*) FROM \"{table}\""), [], |row| {
-            row.get(0)
-        })?;
+    let rows: i64 = connection.read_row(&format!("SELECT count(*) FROM \"{table}\""), [])?;
     Ok(rows.unsigned_abs())
 }
 

@@ -1,10 +1,12 @@
 //! Errors of the driver.
 
+use std::sync::Arc;
+
 /// The result of a statement.
-pub type Result<T> = std::result::Result<T, Error>;
+pub(crate) type Result<T> = std::result::Result<T, Error>;
 
 /// Why a statement failed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The query has no row.
     #[error("the query returned no rows")]
@@ -12,6 +14,15 @@ pub enum Error {
     /// A column has another type than expected.
     #[error("column {column} has the type {found}")]
     Type { column: usize, found: &'static str },
+    /// A value is not one of its type, such as an id or a word.
+    #[error("an unreadable value: {what}")]
+    Unreadable {
+        what: String,
+        source: Option<Arc<dyn std::error::Error + Send + Sync>>,
+    },
+    /// A column has JSON that is not a value of its type.
+    #[error("{0}")]
+    Json(Arc<serde_json::Error>),
     /// The statement violates a constraint of the schema.
     #[error("{0}")]
     Constraint(String),
@@ -40,21 +51,41 @@ pub enum Error {
     Other(String),
 }
 
-/// Converts the result of a query without rows to `None`.
-pub trait OptionalExtension<T> {
-    /// Converts [`Error::NoRows`] to `None`.
-    ///
-    /// # Errors
-    /// Other errors remain.
-    fn optional(self) -> Result<Option<T>>;
-}
+impl Error {
+    /// The error for a value that is not one of its type.
+    pub(in crate::store) fn unreadable(what: impl Into<String>) -> Self {
+        Self::Unreadable {
+            what: what.into(),
+            source: None,
+        }
+    }
 
-impl<T> OptionalExtension<T> for Result<T> {
-    fn optional(self) -> Result<Option<T>> {
+    /// The same for a column with JSON, if the message does not say what is wrong with it.
+    pub(in crate::store) fn unreadable_json(what: &str, error: serde_json::Error) -> Self {
+        Self::Unreadable {
+            what: what.to_owned(),
+            source: Some(Arc::new(error)),
+        }
+    }
+
+    /// The error for a column with invalid JSON.
+    pub(in crate::store) fn json(error: serde_json::Error) -> Self {
+        Self::Json(Arc::new(error))
+    }
+
+    /// Names the row of a value that cannot be understood.
+    #[cold]
+    pub(super) fn in_row(self, name: impl FnOnce() -> String) -> Self {
         match self {
-            Ok(value) => Ok(Some(value)),
-            Err(Error::NoRows) => Ok(None),
-            Err(error) => Err(error),
+            Self::Unreadable { .. } => Self::Unreadable {
+                what: name(),
+                source: Some(Arc::new(self)),
+            },
+            Self::Json(error) => Self::Unreadable {
+                what: format!("{}: {error}", name()),
+                source: Some(error),
+            },
+            error => error,
         }
     }
 }

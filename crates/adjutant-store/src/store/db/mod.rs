@@ -1,17 +1,21 @@
-//! The driver below the store: connections, transactions, prepared statements, values and rows, for each engine.
+//! The driver below the store: connections, transactions, prepared statements, values and rows, for
+//! each engine.
 //!
-//! The rest of the store writes SQL that every engine understands, with `?1` for parameters. What an engine does in its own
-//! way is in its module. No other module names an engine's library.
+//! The rest of the store writes SQL that every engine understands, with `?1` for parameters. What
+//! an engine does in its own way is in its module. No other module names an engine's library.
 
 mod error;
 pub(super) mod postgres;
+mod row;
 pub(super) mod sqlite;
 mod values;
 
-pub use error::{Error, OptionalExtension, Result};
+pub(super) use error::{Error, Result};
+pub(super) use row::{Columns, FromRow, Record, Row, joined, joined_len, joined_text, row, select};
 use values::Bind;
 pub(super) use values::params;
-pub use values::{FromValue, Params, ToValue, Value, ValueRef, params_from_iter};
+pub(super) use values::{FromValue, Params, Value, ValueRef, text};
+pub(crate) use values::{ToValue, params_from_iter};
 
 use adjutant_core::confirmed::{Confirmed, History};
 use std::time::Instant;
@@ -22,18 +26,29 @@ pub(super) fn postgres_batch(address: &crate::config::PostgresAddress, sql: &str
     postgres::open::unmanaged(address)?.execute_batch(sql)
 }
 
-/// Creates the schema of the first version on a server.
+/// Connects to a server, without a schema and a lock.
 #[cfg(test)]
-pub(super) fn postgres_first_version(address: &crate::config::PostgresAddress) -> Result<()> {
-    postgres::open::first_version(address)
+pub(super) fn postgres_unmanaged(address: &crate::config::PostgresAddress) -> Result<Connection> {
+    postgres::open::unmanaged(address).map(Connection::from)
 }
 
-/// A column of a table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Column {
-    pub name: String,
-    /// The type that a parameter for it is converted to. `None`: the engine knows it.
-    pub type_name: Option<String>,
+/// Creates or migrates the schema on a server.
+#[cfg(test)]
+pub(super) fn postgres_prepare(
+    address: &crate::config::PostgresAddress,
+    migrations: &[super::migrations::Migration],
+) -> Result<()> {
+    postgres::open::prepare_schema(&postgres::open::unmanaged(address)?, migrations)
+}
+
+row! {
+    /// A column of a table.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct Column {
+        pub name: String,
+        /// The type that a parameter for it is converted to. `None`: the engine knows it.
+        pub type_name: Option<String>,
+    }
 }
 
 /// Returns the tables of the schema, those before others that refer to them.
@@ -45,8 +60,8 @@ pub(super) fn tables() -> impl Iterator<Item = &'static str> {
 pub struct Connection(Engine);
 
 enum Engine {
-    Sqlite(sqlite::Connection),
-    Postgres(Box<postgres::Connection>),
+    Sqlite(sqlite::SqliteConnection),
+    Postgres(Box<postgres::PgConnection>),
 }
 
 impl std::fmt::Debug for Connection {
@@ -55,14 +70,14 @@ impl std::fmt::Debug for Connection {
     }
 }
 
-impl From<sqlite::Connection> for Connection {
-    fn from(connection: sqlite::Connection) -> Self {
+impl From<sqlite::SqliteConnection> for Connection {
+    fn from(connection: sqlite::SqliteConnection) -> Self {
         Self(Engine::Sqlite(connection))
     }
 }
 
-impl From<postgres::Connection> for Connection {
-    fn from(connection: postgres::Connection) -> Self {
+impl From<postgres::PgConnection> for Connection {
+    fn from(connection: postgres::PgConnection) -> Self {
         Self(Engine::Postgres(Box::new(connection)))
     }
 }
@@ -70,15 +85,15 @@ impl From<postgres::Connection> for Connection {
 impl Connection {
     /// Opens a database in memory without a schema.
     #[cfg(test)]
-    pub fn open_in_memory() -> Self {
-        sqlite::Connection::open_in_memory().into()
+    pub(crate) fn open_in_memory() -> Self {
+        sqlite::SqliteConnection::open_in_memory().into()
     }
 
     /// Returns a prepared statement, from the connection's cache if it was used before.
     ///
     /// # Errors
     /// The statement is invalid, or a failure of the database.
-    pub fn prepare_cached(&self, sql: &str) -> Result<Statement<'_>> {
+    pub(crate) fn prepare_cached(&self, sql: &str) -> Result<Statement<'_>> {
         match &self.0 {
             Engine::Sqlite(connection) => {
                 connection.prepare(sql).map(Prepared::Sqlite).map(Statement)
@@ -93,7 +108,7 @@ impl Connection {
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn execute_batch(&self, sql: &str) -> Result<()> {
+    pub(crate) fn execute_batch(&self, sql: &str) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.execute_batch(sql),
             Engine::Postgres(connection) => connection.execute_batch(sql),
@@ -116,16 +131,16 @@ impl Connection {
         self.prepare_cached(sql)?.run(values)
     }
 
-    /// Announces a read that follows, so that a server receives it together with the next one that is waited for. `read` must only read;
-    /// its reply comes from the same function, called later.
+    /// Announces a read that follows, so that a server receives it together with the next one that
+    /// is waited for. `read` must only read; its reply comes from the same function, called later.
     pub fn announce<T, E>(&self, read: impl FnOnce(&Self) -> std::result::Result<T, E>) {
         if let Engine::Postgres(connection) = &self.0 {
             connection.announce(|| drop(read(self)));
         }
     }
 
-    /// Returns the texts in the first column of a query without parameters, if an announced read of it has been answered and nothing has
-    /// changed since. `None`: it has to be read.
+    /// Returns the texts in the first column of a query without parameters, if an announced read of
+    /// it has been answered and nothing has changed since. `None`: it has to be read.
     #[must_use]
     pub fn known(&self, sql: &str) -> Option<Vec<String>> {
         match &self.0 {
@@ -134,29 +149,30 @@ impl Connection {
         }
     }
 
-    /// Runs a write that changes nothing unless the query `condition`, with the same parameters, has rows. SQLite runs the query first, which
-    /// costs less than a write without effect. A server runs only the write, which costs less than waiting for the query.
+    /// Runs a write that changes nothing unless the query `condition`, with the same parameters,
+    /// has rows. SQLite runs the query first, which costs less than a write without effect. A
+    /// server runs only the write, which costs less than waiting for the query.
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn run_if(&self, condition: &str, write: &str, values: impl Params + Clone) -> Result<()> {
+    pub(crate) fn run_if(
+        &self,
+        condition: &str,
+        write: &str,
+        values: impl Params + Clone,
+    ) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(_) if !self.prepare_cached(condition)?.exists(values.clone())? => Ok(()),
             _ => self.run(write, values),
         }
     }
 
-    /// Reads the first row of a query.
+    /// Reads the first row of a query, see [`Statement::read_row`].
     ///
     /// # Errors
     /// `Error::NoRows`, or a failure of the database.
-    pub fn query_row<T>(
-        &self,
-        sql: &str,
-        values: impl Params,
-        read: impl FnOnce(&Row<'_>) -> Result<T>,
-    ) -> Result<T> {
-        self.prepare_cached(sql)?.query_row(values, read)
+    pub(crate) fn read_row<T: FromRow>(&self, sql: &str, values: impl Params) -> Result<T> {
+        self.prepare_cached(sql)?.read_row(values)
     }
 
     /// Reads the history of a store on a server, and its secret.
@@ -193,7 +209,7 @@ impl Connection {
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn begin_write(&self) -> Result<()> {
+    pub(crate) fn begin_write(&self) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.run("BEGIN IMMEDIATE"),
             Engine::Postgres(connection) => connection.begin_write(),
@@ -204,18 +220,19 @@ impl Connection {
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn begin_read(&self) -> Result<()> {
+    pub(crate) fn begin_read(&self) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.run("BEGIN"),
             Engine::Postgres(connection) => connection.begin_read(),
         }
     }
 
-    /// Returns whether the deadline of reads has not passed. On a server, which counts the time of each statement, the next one gets what is left.
+    /// Returns whether the deadline of reads has not passed. On a server, which counts the time of
+    /// each statement, the next one gets what is left.
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn has_time_left(&self) -> Result<bool> {
+    pub(crate) fn has_time_left(&self) -> Result<bool> {
         match &self.0 {
             // The deadline interrupts each statement.
             Engine::Sqlite(_) => Ok(true),
@@ -256,7 +273,7 @@ impl Connection {
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn savepoint(&self) -> Result<()> {
+    pub(crate) fn savepoint(&self) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.run("SAVEPOINT call"),
             Engine::Postgres(connection) => connection.savepoint(),
@@ -267,7 +284,7 @@ impl Connection {
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn release_savepoint(&self) -> Result<()> {
+    pub(crate) fn release_savepoint(&self) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.run("RELEASE call"),
             Engine::Postgres(connection) => connection.release_savepoint(),
@@ -278,7 +295,7 @@ impl Connection {
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn roll_back_to_savepoint(&self) -> Result<()> {
+    pub(crate) fn roll_back_to_savepoint(&self) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection
                 .run("ROLLBACK TO call")
@@ -291,14 +308,15 @@ impl Connection {
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn end_read(&self) -> Result<()> {
+    pub(crate) fn end_read(&self) -> Result<()> {
         match &self.0 {
             Engine::Sqlite(connection) => connection.run("COMMIT"),
             Engine::Postgres(connection) => connection.end_read(),
         }
     }
 
-    /// Returns the error that has made the transaction unusable: it can only be rolled back, whole or to the savepoint.
+    /// Returns the error that has made the transaction unusable: it can only be rolled back, whole
+    /// or to the savepoint.
     #[must_use]
     pub fn failure(&self) -> Option<Error> {
         match &self.0 {
@@ -309,10 +327,10 @@ impl Connection {
 
     /// Returns whether a commit that failed with this error has certainly changed nothing.
     #[must_use]
-    pub fn has_rolled_back(&self, error: &Error) -> bool {
+    pub(crate) fn has_rolled_back(&self, error: &Error) -> bool {
         match &self.0 {
             // The disk may have kept it.
-            Engine::Sqlite(_) => *error == Error::Full,
+            Engine::Sqlite(_) => matches!(error, Error::Full),
             Engine::Postgres(_) => !matches!(error, Error::Lost(_)),
         }
     }
@@ -334,7 +352,8 @@ impl Connection {
         }
     }
 
-    /// Returns the number of the newest transaction that the database has committed. `None`: it has none.
+    /// Returns the number of the newest transaction that the database has committed. `None`: it has
+    /// none.
     pub(super) fn last_transaction(&self) -> Option<i64> {
         match &self.0 {
             Engine::Sqlite(_) => None,
@@ -348,9 +367,10 @@ impl Connection {
         matches!(self.0, Engine::Sqlite(_))
     }
 
-    /// Returns whether a transaction is open. The database may have ended one by itself after a failure.
+    /// Returns whether a transaction is open. The database may have ended one by itself after a
+    /// failure.
     #[must_use]
-    pub fn is_in_transaction(&self) -> bool {
+    pub(crate) fn is_in_transaction(&self) -> bool {
         match &self.0 {
             Engine::Sqlite(connection) => connection.is_in_transaction(),
             Engine::Postgres(connection) => connection.is_in_transaction(),
@@ -367,9 +387,10 @@ impl Connection {
         }
     }
 
-    /// Returns the number of rows that this connection has changed. On a server, a statement whose number of changed rows is not needed counts as one row.
+    /// Returns the number of rows that this connection has changed. On a server, a statement whose
+    /// number of changed rows is not needed counts as one row.
     #[must_use]
-    pub fn total_changes(&self) -> u64 {
+    pub(crate) fn total_changes(&self) -> u64 {
         match &self.0 {
             Engine::Sqlite(connection) => connection.total_changes(),
             Engine::Postgres(connection) => connection.total_changes(),
@@ -380,7 +401,7 @@ impl Connection {
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn set_deadline(&mut self, deadline: Option<Instant>) -> Result<()> {
+    pub(crate) fn set_deadline(&mut self, deadline: Option<Instant>) -> Result<()> {
         match &mut self.0 {
             Engine::Sqlite(connection) => connection.set_deadline(deadline),
             Engine::Postgres(connection) => {
@@ -400,12 +421,12 @@ impl Connection {
                 let mut statement = connection.prepare(sql)?;
                 let mut rows = statement.query([])?;
                 while let Some(row) = rows.next()? {
-                    each(&Row(Columns::Sqlite(row)))?;
+                    each(&Row::of_sqlite(row))?;
                 }
                 Ok(())
             }
             Engine::Postgres(connection) => {
-                connection.scan(sql, |row| each(&Row(Columns::Postgres(row))))
+                connection.scan(sql, |row| each(&Row::of_postgres(row)))
             }
         }
     }
@@ -419,33 +440,23 @@ impl Connection {
             Engine::Sqlite(_) => sqlite::COLUMNS,
             Engine::Postgres(_) => postgres::COLUMNS,
         };
-        let read = |row: &Row<'_>| {
-            Ok(Column {
-                name: row.get(0)?,
-                type_name: row.get(1)?,
-            })
-        };
-        self.prepare_cached(sql)?
-            .query_map([table], read)?
-            .collect()
+        self.prepare_cached(sql)?.read_rows([table])
     }
 
     /// Returns the tables whose first column the database numbers.
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn numbered_tables(&self) -> Result<Vec<String>> {
+    pub(crate) fn numbered_tables(&self) -> Result<Vec<String>> {
         let sql = match &self.0 {
             Engine::Sqlite(_) => sqlite::NUMBERED_TABLES,
             Engine::Postgres(_) => postgres::NUMBERED_TABLES,
         };
-        self.prepare_cached(sql)?
-            .query_map([], |row| row.get(0))?
-            .collect()
+        self.prepare_cached(sql)?.read_rows([])
     }
 
     /// Replaces NUL characters if the engine stores none. Returns whether there were some.
-    pub fn replace_nul(&self, value: &mut Value) -> bool {
+    pub(crate) fn replace_nul(&self, value: &mut Value) -> bool {
         match (&self.0, value) {
             (Engine::Postgres(_), Value::Text(text)) if text.contains('\0') => {
                 *text = postgres::without_nul(text);
@@ -456,7 +467,7 @@ impl Connection {
     }
 
     /// Does maintenance that is due, between two transactions of the writer.
-    pub fn maintain(&self, is_idle: bool) {
+    pub(crate) fn maintain(&self, is_idle: bool) {
         match &self.0 {
             Engine::Sqlite(connection) => connection.maintain(is_idle),
             Engine::Postgres(_) => {}
@@ -465,7 +476,7 @@ impl Connection {
 }
 
 /// A prepared statement. It returns to the cache when it is dropped.
-pub struct Statement<'c>(Prepared<'c>);
+pub(crate) struct Statement<'c>(Prepared<'c>);
 
 enum Prepared<'c> {
     Sqlite(sqlite::Statement<'c>),
@@ -477,30 +488,32 @@ impl Statement<'_> {
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn execute(&mut self, values: impl Params) -> Result<usize> {
+    pub(crate) fn execute(&mut self, values: impl Params) -> Result<usize> {
         match &mut self.0 {
             Prepared::Sqlite(statement) => statement.execute(values),
             Prepared::Postgres(statement) => statement.execute(values),
         }
     }
 
-    /// Runs a statement whose number of changed rows is not needed. In a transaction, a server receives it together with the next
-    /// statement that is waited for, or the commit, which then reports its failure.
+    /// Runs a statement whose number of changed rows is not needed. In a transaction, a server
+    /// receives it together with the next statement that is waited for, or the commit, which then
+    /// reports its failure.
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn run(&mut self, values: impl Params) -> Result<()> {
+    pub(crate) fn run(&mut self, values: impl Params) -> Result<()> {
         match &mut self.0 {
             Prepared::Sqlite(statement) => statement.execute(values).map(|_| ()),
             Prepared::Postgres(statement) => statement.run(values),
         }
     }
 
-    /// Runs a statement that must change one row. In a transaction, a server receives it later, like that of [`Statement::run`].
+    /// Runs a statement that must change one row. In a transaction, a server receives it later,
+    /// like that of [`Statement::run`].
     ///
     /// # Errors
     /// It changes another number of rows; a failure of the database.
-    pub fn run_on_one(&mut self, values: impl Params) -> Result<()> {
+    pub(crate) fn run_on_one(&mut self, values: impl Params) -> Result<()> {
         match &mut self.0 {
             Prepared::Sqlite(statement) => match statement.execute(values)? {
                 1 => Ok(()),
@@ -512,11 +525,12 @@ impl Statement<'_> {
         }
     }
 
-    /// Inserts one row and returns its number. `column`: the primary key, which the database numbers.
+    /// Inserts one row and returns its number. `column`: the primary key, which the database
+    /// numbers.
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn insert(&mut self, column: &str, values: impl Params) -> Result<i64> {
+    pub(crate) fn insert(&mut self, column: &str, values: impl Params) -> Result<i64> {
         match &mut self.0 {
             // Cheaper than `RETURNING`.
             Prepared::Sqlite(statement) => statement.insert(values),
@@ -528,7 +542,7 @@ impl Statement<'_> {
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn query(&mut self, values: impl Params) -> Result<Rows<'_>> {
+    pub(crate) fn query(&mut self, values: impl Params) -> Result<Rows<'_>> {
         match &mut self.0 {
             Prepared::Sqlite(statement) => statement.query(values).map(Cursor::Sqlite).map(Rows),
             Prepared::Postgres(statement) => {
@@ -537,11 +551,44 @@ impl Statement<'_> {
         }
     }
 
+    /// Reads the first row of a query: a value, a tuple, or a record.
+    ///
+    /// # Errors
+    /// [`Error::NoRows`], or a failure of the database.
+    #[inline]
+    pub(crate) fn read_row<T: FromRow>(&mut self, values: impl Params) -> Result<T> {
+        self.query_row(values, |row| row.read())
+    }
+
+    /// Reads the first row of a query, if there is one.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    #[inline]
+    pub(crate) fn find_row<T: FromRow>(&mut self, values: impl Params) -> Result<Option<T>> {
+        self.query(values)?
+            .next()?
+            .map(|row| row.read())
+            .transpose()
+    }
+
+    /// Reads all rows of a query.
+    ///
+    /// # Errors
+    /// A failure of the database.
+    #[inline]
+    pub(crate) fn read_rows<T: FromRow, All: FromIterator<T>>(
+        &mut self,
+        values: impl Params,
+    ) -> Result<All> {
+        self.query_map(values, |row| row.read())?.collect()
+    }
+
     /// Reads the first row of a query.
     ///
     /// # Errors
     /// [`Error::NoRows`], or a failure of the database.
-    pub fn query_row<T>(
+    pub(crate) fn query_row<T>(
         &mut self,
         values: impl Params,
         read: impl FnOnce(&Row<'_>) -> Result<T>,
@@ -556,7 +603,7 @@ impl Statement<'_> {
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn query_map<T, F: FnMut(&Row<'_>) -> Result<T>>(
+    pub(crate) fn query_map<T, F: FnMut(&Row<'_>) -> Result<T>>(
         &mut self,
         values: impl Params,
         read: F,
@@ -571,13 +618,13 @@ impl Statement<'_> {
     ///
     /// # Errors
     /// A failure of the database.
-    pub fn exists(&mut self, values: impl Params) -> Result<bool> {
+    pub(crate) fn exists(&mut self, values: impl Params) -> Result<bool> {
         Ok(self.query(values)?.next()?.is_some())
     }
 
     /// Returns how many steps SQLite has taken for the statement.
     #[cfg(test)]
-    pub fn steps(&self) -> i32 {
+    pub(crate) fn steps(&self) -> i32 {
         match &self.0 {
             Prepared::Sqlite(statement) => statement.steps(),
             Prepared::Postgres(_) => 0,
@@ -586,7 +633,7 @@ impl Statement<'_> {
 }
 
 /// The rows of a query.
-pub struct Rows<'s>(Cursor<'s>);
+pub(crate) struct Rows<'s>(Cursor<'s>);
 
 enum Cursor<'s> {
     Sqlite(sqlite::Rows<'s>),
@@ -599,42 +646,16 @@ impl Rows<'_> {
     /// # Errors
     /// A failure of the database.
     #[inline]
-    pub fn next(&mut self) -> Result<Option<Row<'_>>> {
+    pub(crate) fn next(&mut self) -> Result<Option<Row<'_>>> {
         match &mut self.0 {
-            Cursor::Sqlite(rows) => Ok(rows.next()?.map(Columns::Sqlite).map(Row)),
-            Cursor::Postgres(rows) => Ok(rows.next().map(Columns::Postgres).map(Row)),
+            Cursor::Sqlite(rows) => Ok(rows.next()?.map(Row::of_sqlite)),
+            Cursor::Postgres(rows) => Ok(rows.next().map(Row::of_postgres)),
         }
     }
 }
 
-/// A row of a query.
-pub struct Row<'a>(Columns<'a>);
-
-enum Columns<'a> {
-    Sqlite(sqlite::Row<'a>),
-    Postgres(postgres::Row<'a>),
-}
-
-impl Row<'_> {
-    /// Reads a column as a type.
-    ///
-    /// # Errors
-    /// The value has another type.
-    #[inline]
-    pub fn get<T: FromValue>(&self, column: usize) -> Result<T> {
-        let value = match &self.0 {
-            Columns::Sqlite(row) => row.value(column)?,
-            Columns::Postgres(row) => row.value(column)?,
-        };
-        T::from_value(value).ok_or_else(|| Error::Type {
-            column,
-            found: value.type_name(),
-        })
-    }
-}
-
 /// The values that a function reads from rows.
-pub struct MappedRows<'s, F> {
+pub(crate) struct MappedRows<'s, F> {
     rows: Rows<'s>,
     read: F,
 }

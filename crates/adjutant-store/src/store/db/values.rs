@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 /// A value.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Value {
+pub(crate) enum Value {
     Null,
     Integer(i64),
     Real(f64),
@@ -55,7 +55,7 @@ impl From<Option<String>> for Value {
 }
 
 /// A type that can be bound to a parameter.
-pub trait ToValue {
+pub(crate) trait ToValue {
     fn to_value(&self) -> ValueRef<'_>;
 }
 
@@ -149,6 +149,9 @@ impl<T: ToValue + ?Sized> ToValue for &T {
 
 /// A type that can be read from a column.
 pub trait FromValue: Sized {
+    /// What a value is called that another value of its database type is not, such as an id.
+    const NOUN: Option<&'static str> = None;
+
     /// Converts the value. `None`: it has another type or is out of range.
     fn from_value(value: ValueRef<'_>) -> Option<Self>;
 }
@@ -193,13 +196,19 @@ impl FromValue for f64 {
     }
 }
 
+/// Returns a value that is a text.
+#[inline]
+pub(in crate::store) fn text(value: ValueRef<'_>) -> Option<&str> {
+    match value {
+        ValueRef::Text(text) => std::str::from_utf8(text).ok(),
+        _ => None,
+    }
+}
+
 impl FromValue for String {
     #[inline]
     fn from_value(value: ValueRef<'_>) -> Option<Self> {
-        match value {
-            ValueRef::Text(text) => std::str::from_utf8(text).ok().map(ToOwned::to_owned),
-            _ => None,
-        }
+        text(value).map(ToOwned::to_owned)
     }
 }
 
@@ -237,6 +246,8 @@ impl FromValue for Value {
 }
 
 impl<T: FromValue> FromValue for Option<T> {
+    const NOUN: Option<&'static str> = T::NOUN;
+
     #[inline]
     fn from_value(value: ValueRef<'_>) -> Option<Self> {
         match value {
@@ -299,10 +310,10 @@ impl<A: ToValue, B: ToValue> Params for (A, B) {
 }
 
 /// Parameters from an iterator.
-pub struct ParamsFromIter<I>(I);
+pub(crate) struct ParamsFromIter<I>(I);
 
 /// Binds the items of an iterator.
-pub fn params_from_iter<I: IntoIterator>(values: I) -> ParamsFromIter<I>
+pub(crate) fn params_from_iter<I: IntoIterator>(values: I) -> ParamsFromIter<I>
 where
     I::Item: ToValue,
 {

@@ -2,43 +2,19 @@
 
 use crate::config::Home;
 use crate::files;
-use crate::store::db::sqlite::{Connection as Engine, Mode, log};
-use crate::store::db::{Connection, Error};
+use crate::store::StoreError;
+use crate::store::db::sqlite::{Mode, SCHEMA, SqliteConnection as Engine, log};
+use crate::store::db::{self, Connection, Error};
+use crate::store::error::Problem;
+use crate::store::migrations::{MIGRATIONS, Migration, missing, newest};
 use crate::store::search::TEXT_FUNCTIONS;
-use crate::store::{StoreError, credentials};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::PathBuf;
 
-/// `adjt`, which identifies a database of Adjutant.
-const APPLICATION_ID: i64 = 0x6164_6a74;
-/// One entry for each schema version, oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 24] = [
-    include_str!("../db/sqlite/migrations/0001.sql"),
-    include_str!("../db/sqlite/migrations/0002.sql"),
-    include_str!("../db/sqlite/migrations/0003.sql"),
-    include_str!("../db/sqlite/migrations/0004.sql"),
-    include_str!("../db/sqlite/migrations/0005.sql"),
-    include_str!("../db/sqlite/migrations/0006.sql"),
-    include_str!("../db/sqlite/migrations/0007.sql"),
-    include_str!("../db/sqlite/migrations/0008.sql"),
-    include_str!("../db/sqlite/migrations/0009.sql"),
-    include_str!("../db/sqlite/migrations/0010.sql"),
-    include_str!("../db/sqlite/migrations/0011.sql"),
-    include_str!("../db/sqlite/migrations/0012.sql"),
-    include_str!("../db/sqlite/migrations/0013.sql"),
-    include_str!("../db/sqlite/migrations/0014.sql"),
-    include_str!("../db/sqlite/migrations/0015.sql"),
-    include_str!("../db/sqlite/migrations/0016.sql"),
-    include_str!("../db/sqlite/migrations/0017.sql"),
-    include_str!("../db/sqlite/migrations/0018.sql"),
-    include_str!("../db/sqlite/migrations/0019.sql"),
-    include_str!("../db/sqlite/migrations/0020.sql"),
-    include_str!("../db/sqlite/migrations/0021.sql"),
-    include_str!("../db/sqlite/migrations/0022.sql"),
-    include_str!("../db/sqlite/migrations/0023.sql"),
-    include_str!("../db/sqlite/migrations/0024.sql"),
-];
-/// The schema version that removed credentials from the database.
-const CREDENTIALS_MOVED: usize = 5;
+/// `adj1`, which identifies a database of Adjutant.
+pub(super) const APPLICATION_ID: i64 = 0x6164_6a31;
+/// `adjt`, which identified databases before the first release.
+const UNRELEASED_ID: i64 = 0x6164_6a74;
 /// Number of prepared statements that the connection for writes keeps, and a connection for reads.
 const STATEMENTS_MAX: usize = 256;
 const STATEMENTS_MAX_READER: usize = 128;
@@ -46,20 +22,20 @@ const STATEMENTS_MAX_READER: usize = 128;
 const FREE_PAGES_KEPT: u32 = 256;
 /// Pages that one transaction returns to the file system: about 20 ms.
 const RELEASED_PAGES_MAX: u32 = 500;
-/// The reserved space. It is released when the disk is so full that the wal-index cannot grow or a run cannot be
-/// stopped.
+/// The reserved space. It is released when the disk is so full that the wal-index cannot grow or a
+/// run cannot be stopped.
 const RESERVED_BYTES: u64 = 4 * 1024 * 1024;
-/// How much of the reserved space is given to the write-ahead log at once, before another writer fills the disk.
-#[cfg(target_os = "linux")]
+/// How much of the reserved space is given to the write-ahead log at once, before another writer
+/// fills the disk.
 const LOG_SPACE_BYTES: u64 = 1024 * 1024;
 
-/// Opens the only writable connection and migrates the schema.
+/// Opens the only writable connection, and creates or migrates the schema.
 pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
-    match open(home) {
+    match open(home, &MIGRATIONS) {
         Err(StoreError::Full) => {
             tracing::error!("the disk is full: releasing the reserved space to open the store");
             match std::fs::remove_file(home.reserved_space()) {
-                Ok(()) => open(home),
+                Ok(()) => open(home, &MIGRATIONS),
                 Err(_) => Err(StoreError::Full),
             }
         }
@@ -72,70 +48,23 @@ pub(super) fn writable(home: &Home) -> Result<Connection, StoreError> {
     }
 }
 
-fn open(home: &Home) -> Result<Connection, StoreError> {
+pub(super) fn open(home: &Home, migrations: &[Migration]) -> Result<Connection, StoreError> {
+    create_files(home)?;
     let path = home.database();
-    // A file that another user may have prepared is rejected.
-    for file in [
-        home.database(),
-        home.database_log(),
-        home.dir.join("adj.db-shm"),
-        home.dir.join("adj.db-journal"),
-    ] {
-        files::make_private(&home.dir, &file)
-            .map_err(|error| StoreError::Unusable(error.to_string()))?;
-    }
-    // Created here with private permissions, before SQLite opens it. An existing file is not opened, because
-    // closing any descriptor of it would release SQLite's locks.
-    let made = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&path);
-    if let Err(error) = made.map(drop)
-        && error.kind() != std::io::ErrorKind::AlreadyExists
-    {
-        return Err(if error.kind() == std::io::ErrorKind::StorageFull {
-            StoreError::Full
-        } else {
-            StoreError::Sql(format!("{}: {error}", path.display()))
-        });
-    }
     let mut engine =
         Engine::open(&path, Mode::ReadWrite, STATEMENTS_MAX, &TEXT_FUNCTIONS).map_err(opening)?;
     engine.watch_log().map_err(opening)?;
     let connection = Connection::from(engine);
-    let found: i64 = connection
-        .query_row("PRAGMA application_id", [], |row| row.get(0))
-        .map_err(opening)?;
-    let version: i64 = connection
-        .query_row("PRAGMA user_version", [], |row| row.get(0))
-        .map_err(opening)?;
-    let empty: bool = connection
-        .query_row(
-            "SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)",
-            [],
-            |row| row.get(0),
-        )
-        .map_err(opening)?;
-    if !empty && found != APPLICATION_ID {
-        return Err(StoreError::NotAStore { path });
-    }
-    let known = MIGRATIONS.len() as i64;
-    if version > known {
-        return Err(StoreError::Newer {
-            path,
-            found: version,
-            known,
-        });
-    }
-    if empty {
+    let content = Content::read(&connection).map_err(opening)?;
+    let needed = content.check(path, migrations)?;
+    if content.is_empty {
         // Takes effect before the first table only.
         connection
             .execute_batch("PRAGMA auto_vacuum = INCREMENTAL")
             .map_err(opening)?;
     }
     connection
-        .query_row("PRAGMA journal_mode = WAL", [], |_| Ok(()))
+        .read_row::<String>("PRAGMA journal_mode = WAL", [])
         .map_err(opening)?;
     connection
         .execute_batch(
@@ -143,40 +72,93 @@ fn open(home: &Home) -> Result<Connection, StoreError> {
              PRAGMA cache_size = -2000; PRAGMA journal_size_limit = 67108864; PRAGMA temp_store = MEMORY;",
         )
         .map_err(opening)?;
-    for (index, migration) in MIGRATIONS
-        .iter()
-        .enumerate()
-        .skip(usize::try_from(version).unwrap_or(0))
-    {
-        let next = index + 1;
+    let commit = |sql: &str, makes: i64| {
         connection
-            .execute_batch(&format!("BEGIN IMMEDIATE; {migration} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {next};"))
-            .map_err(opening)?;
-        if next == CREDENTIALS_MOVED {
-            credentials::move_to_files(&connection, home)?;
-        }
-        connection.execute_batch("COMMIT").map_err(opening)?;
+            .execute_batch(&format!(
+                "BEGIN IMMEDIATE; {sql} PRAGMA application_id = {APPLICATION_ID}; PRAGMA user_version = {makes}; COMMIT"
+            ))
+            .map_err(opening)
+    };
+    if content.is_empty {
+        commit(SCHEMA, newest(migrations))?;
     }
-    wipe(&connection)?;
+    for (migration, makes) in needed {
+        commit(migration.sqlite, makes)?;
+    }
     Ok(connection)
 }
 
-/// Rewrites the database after a migration removed secrets, so that its free pages and log do not retain them. If
-/// the disk is too full, the next opening retries.
-fn wipe(connection: &Connection) -> Result<(), StoreError> {
-    let is_due: bool = connection
-        .query_row("SELECT EXISTS (SELECT 1 FROM wipes)", [], |row| row.get(0))
-        .map_err(opening)?;
-    if !is_due {
-        return Ok(());
+/// Creates the file of the database with private permissions, before SQLite opens it. Files that
+/// another user may have prepared are rejected. An existing file is not opened, because closing any
+/// descriptor of it would release SQLite's locks.
+fn create_files(home: &Home) -> Result<(), StoreError> {
+    for file in [
+        home.database(),
+        home.database_log(),
+        home.dir.join("adj.db-shm"),
+        home.dir.join("adj.db-journal"),
+    ] {
+        files::make_private(&home.dir, &file)
+            .map_err(|error| StoreError::Unusable(Problem::of(error)))?;
     }
-    match connection.execute_batch("VACUUM; DELETE FROM wipes; PRAGMA wal_checkpoint(TRUNCATE);") {
+    let path = home.database();
+    let made = std::fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path);
+    match made {
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::StorageFull => Err(StoreError::Full),
         Err(error) => {
-            tracing::warn!(%error, "keys stored by an earlier version cannot be wiped from free pages of the database yet")
+            let text = format!("{}: {error}", path.display());
+            Err(StoreError::Sql(Problem::new(text, error)))
         }
-        Ok(()) => tracing::info!("keys stored by an earlier version were wiped from the database"),
     }
-    Ok(())
+}
+
+/// What a database contains.
+#[derive(Debug, Clone, Copy)]
+struct Content {
+    application: i64,
+    version: i64,
+    is_empty: bool,
+}
+
+impl Content {
+    fn read(connection: &Connection) -> db::Result<Self> {
+        Ok(Self {
+            application: connection.read_row("PRAGMA application_id", [])?,
+            version: connection.read_row("PRAGMA user_version", [])?,
+            is_empty: connection.read_row("SELECT NOT EXISTS (SELECT 1 FROM sqlite_schema)", [])?,
+        })
+    }
+
+    /// Returns the migrations that the database needs.
+    fn check(
+        self,
+        path: PathBuf,
+        migrations: &[Migration],
+    ) -> Result<Vec<(&Migration, i64)>, StoreError> {
+        if !self.is_empty && self.application == UNRELEASED_ID {
+            return Err(StoreError::Unreleased { path });
+        }
+        if !self.is_empty && self.application != APPLICATION_ID {
+            return Err(StoreError::NotAStore { path });
+        }
+        let version = if self.is_empty {
+            newest(migrations)
+        } else {
+            self.version
+        };
+        let needed = missing(version, migrations).map_err(|newer| StoreError::Newer {
+            path,
+            found: newer.found,
+            known: newer.known,
+        })?;
+        Ok(needed.collect())
+    }
 }
 
 /// Returns some free pages of the database to the file system. Returns whether there are more.
@@ -184,11 +166,10 @@ pub(super) fn release_free_pages(connection: &Connection) -> Result<bool, StoreE
     let count = |pragma: &str| -> Result<u32, StoreError> {
         Ok(connection
             .prepare_cached(&format!("SELECT * FROM pragma_{pragma}"))?
-            .query_row([], |row| row.get::<u32>(0))?)
+            .read_row::<u32>([])?)
     };
     let free = count("freelist_count")?;
-    // The database of an earlier version cannot release them.
-    if count("auto_vacuum")? == 0 || free <= FREE_PAGES_KEPT {
+    if free <= FREE_PAGES_KEPT {
         return Ok(false);
     }
     let released = (free - FREE_PAGES_KEPT).min(RELEASED_PAGES_MAX);
@@ -223,7 +204,7 @@ pub(super) fn read_only(home: &Home) -> Result<Connection, StoreError> {
 fn opening(error: Error) -> StoreError {
     match error {
         Error::Full | Error::SharedMemory(_) => StoreError::Full,
-        error => StoreError::Sql(error.to_string()),
+        error => StoreError::Sql(Problem::of(error)),
     }
 }
 
@@ -234,31 +215,15 @@ pub(super) fn reserve_space(home: &Home) {
     }
 }
 
-/// Releases the reserved space to the write-ahead log, which allocates it before another process can. After a crash
-/// in between, either the space is free or the log has blocks beyond its end; the next hub reserves the space
-/// again.
+/// Releases the reserved space to the write-ahead log, which allocates it before another process
+/// can. After a crash in between, either the space is free or the log has blocks beyond its end;
+/// the next hub reserves the space again.
 pub(super) fn release_reserved_space(home: &Home) -> std::io::Result<()> {
-    // Opened first, so that the space is allocated right after the removal. SQLite's locks are on other files.
+    // Opened first, so that the space is allocated right after the removal. SQLite's locks are on
+    // other files.
     let log = files::open_writable(&home.dir, &home.database_log());
     std::fs::remove_file(home.reserved_space())?;
-    preallocate_log_space(&log?)
-}
-
-/// Allocates blocks beyond the end of a file.
-#[cfg(target_os = "linux")]
-fn preallocate_log_space(file: &std::fs::File) -> std::io::Result<()> {
-    let end = file.metadata()?.len();
-    Ok(rustix::fs::fallocate(
-        file,
-        rustix::fs::FallocateFlags::KEEP_SIZE,
-        end,
-        LOG_SPACE_BYTES,
-    )?)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn preallocate_log_space(_file: &std::fs::File) -> std::io::Result<()> {
-    Ok(())
+    files::allocate_beyond_end(&log?, LOG_SPACE_BYTES)
 }
 
 fn allocate_reserved_space(home: &Home) -> std::io::Result<()> {

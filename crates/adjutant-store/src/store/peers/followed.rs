@@ -1,46 +1,30 @@
-//! Copies of chats of peers. An entry has the number that it has in the peer's chat, so the number of the last entry is the
-//! position after which the copy continues. A page of entries and the new position are one transaction.
+//! Copies of chats of peers. An entry has the number that it has in the peer's chat, so the number
+//! of the last entry is the position after which the copy continues. A page of entries and the new
+//! position are one transaction.
 
-use crate::store::db::{self, Connection, OptionalExtension, Row, params};
+use crate::store::db::{Connection, Record, params, row, select};
 use crate::store::{NewEntry, StoreError, Topic, Tx, entry_by_seq};
 use adjutant_core::chat::{ChatId, EntryKind, Participant, follows};
 use adjutant_core::peer::{PeerParticipant, Speaker};
 use adjutant_core::{Denied, PeerName, Time};
 
-/// The copy of a chat.
-#[derive(Debug, Clone)]
-pub struct Followed {
-    pub chat: ChatId,
-    /// `None`: the peer was removed.
-    pub peer: Option<i64>,
-    pub peer_name: PeerName,
-    /// The chat's number on the peer.
-    pub remote: i64,
-    /// Identifies the last entry, as the peer has stated.
-    pub mark: Option<String>,
-    /// The last change of entries that the copy has.
-    pub changes: i64,
-    /// Why the copy is no longer updated.
-    pub ended: Option<String>,
-}
-
-const FOLLOWED: &str =
-    "SELECT chat, peer, peer_name, remote, mark, changes, ended FROM followed_chats";
-
-fn read(row: &Row<'_>) -> db::Result<Result<Followed, StoreError>> {
-    let (chat, name): (i64, String) = (row.get(0)?, row.get(2)?);
-    let Ok(peer_name) = PeerName::parse(&name) else {
-        return Ok(Err(StoreError::Corrupt(format!("followed chat {chat}"))));
-    };
-    Ok(Ok(Followed {
-        chat: ChatId(chat),
-        peer: row.get(1)?,
-        peer_name,
-        remote: row.get(3)?,
-        mark: row.get(4)?,
-        changes: row.get(5)?,
-        ended: row.get(6)?,
-    }))
+row! {
+    /// The copy of a chat.
+    #[derive(Debug, Clone)]
+    pub struct Followed, named "followed chat {}" {
+        pub chat: ChatId,
+        /// `None`: the peer was removed.
+        pub peer: Option<i64>,
+        pub peer_name: PeerName,
+        /// The chat's number on the peer.
+        pub remote: i64,
+        /// Identifies the last entry, as the peer has stated.
+        pub mark: Option<String>,
+        /// The last change of entries that the copy has.
+        pub changes: i64,
+        /// Why the copy is no longer updated.
+        pub ended: Option<String>,
+    }
 }
 
 /// Reads the copy of a chat.
@@ -51,11 +35,9 @@ pub fn followed_chat(
     connection: &Connection,
     chat: ChatId,
 ) -> Result<Option<Followed>, StoreError> {
-    connection
-        .prepare_cached(&format!("{FOLLOWED} WHERE chat = ?1"))?
-        .query_row([chat.0], read)
-        .optional()?
-        .transpose()
+    Ok(connection
+        .prepare_cached(select!(Followed, "FROM followed_chats WHERE chat = ?1"))?
+        .find_row([chat.0])?)
 }
 
 /// Reads the copies that are continued, also those of blocked peers.
@@ -63,13 +45,8 @@ pub fn followed_chat(
 /// # Errors
 /// A failure of the store.
 pub fn followed_chats(connection: &Connection) -> Result<Vec<Followed>, StoreError> {
-    let sql = format!("{FOLLOWED} WHERE ended IS NULL ORDER BY chat");
-    connection
-        .prepare_cached(&sql)?
-        .query_map([], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+    let sql = Followed::select("FROM followed_chats WHERE ended IS NULL ORDER BY chat");
+    Ok(connection.prepare_cached(&sql)?.read_rows([])?)
 }
 
 /// Finds the copy of a peer's chat that is continued.
@@ -81,12 +58,11 @@ pub fn followed_remote(
     peer: i64,
     remote: i64,
 ) -> Result<Option<Followed>, StoreError> {
-    let sql = format!("{FOLLOWED} WHERE peer = ?1 AND remote = ?2 AND ended IS NULL");
-    connection
+    let sql =
+        Followed::select("FROM followed_chats WHERE peer = ?1 AND remote = ?2 AND ended IS NULL");
+    Ok(connection
         .prepare_cached(&sql)?
-        .query_row(params![peer, remote], read)
-        .optional()?
-        .transpose()
+        .find_row(params![peer, remote])?)
 }
 
 /// Returns whether a chat of a peer that is not blocked is followed.
@@ -95,9 +71,7 @@ pub fn followed_remote(
 /// A failure of the store.
 pub fn has_followed(connection: &Connection) -> Result<bool, StoreError> {
     let sql = "SELECT EXISTS (SELECT 1 FROM followed_chats f JOIN peers p ON p.id = f.peer WHERE f.ended IS NULL AND p.blocked = 0)";
-    Ok(connection
-        .prepare_cached(sql)?
-        .query_row([], |row| row.get(0))?)
+    Ok(connection.prepare_cached(sql)?.read_row([])?)
 }
 
 /// An entry as the peer states it, after all checks.
@@ -159,8 +133,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Continues a copy with a page that was read after entry `after`. Returns `false` if the copy was changed meanwhile, for
-    /// instance ended; then nothing is done.
+    /// Continues a copy with a page that was read after entry `after`. Returns `false` if the copy
+    /// was changed meanwhile, for instance ended; then nothing is done.
     ///
     /// # Errors
     /// The entries are not the next ones; or a failure of the store.

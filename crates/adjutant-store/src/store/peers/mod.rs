@@ -1,4 +1,5 @@
-//! Other hubs: how they are reached and which tokens they have, the chats shared with them, and copies of their chats.
+//! Other hubs: how they are reached and which tokens they have, the chats shared with them, and
+//! copies of their chats.
 
 mod followed;
 mod outbox;
@@ -14,54 +15,58 @@ pub use outbox::{
 pub use shares::{Share, own_key, share_for, shared_with, shares_of};
 
 use super::{StoreError, Topic, Tx};
-use crate::store::db::{self, Connection, OptionalExtension, Row, params};
+use crate::store::db::{self, Connection, Record, params, row, select};
 use adjutant_core::{PeerName, Time};
 
-/// One other hub.
-#[derive(Debug, Clone)]
-pub struct Peer {
-    pub id: i64,
-    pub name: PeerName,
-    /// The token of this hub that the peer presents.
-    pub token: Option<i64>,
-    /// How this hub reaches the peer.
-    pub remote: Option<RemoteHub>,
-    /// Nothing is exchanged with it.
-    pub blocked: bool,
-    pub added_at: Time,
+row! {
+    /// One other hub.
+    #[derive(Debug, Clone)]
+    pub struct Peer, named "peer {}" {
+        pub id: i64,
+        pub name: PeerName,
+        /// The token of this hub that the peer presents.
+        pub token: Option<i64>,
+        /// How this hub reaches the peer.
+        pub remote: Option<RemoteHub> [RemoteRow] as RemoteRow::decode,
+        /// Nothing is exchanged with it.
+        pub blocked: bool,
+        pub added_at: Time,
+    }
 }
 
 /// How a hub is reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemoteHub {
     pub url: String,
-    /// The fingerprints of the trusted public keys, with commas between them. `None`: the certificate is verified with the installed authorities.
+    /// The fingerprints of the trusted public keys, with commas between them. `None`: the
+    /// certificate is verified with the installed authorities.
     pub fingerprint: Option<String>,
     /// The name of the file with the token that this hub presents.
     pub secret: String,
 }
 
-const PEER: &str = "SELECT id, name, token, url, fingerprint, secret, blocked, added_at FROM peers";
+row! {
+    /// The columns of how a hub is reached.
+    struct RemoteRow {
+        url: Option<String>,
+        fingerprint: Option<String>,
+        secret: Option<String>,
+    }
+}
 
-fn read(row: &Row<'_>) -> db::Result<Result<Peer, StoreError>> {
-    let (id, name): (i64, String) = (row.get(0)?, row.get(1)?);
-    let (url, secret): (Option<String>, Option<String>) = (row.get(3)?, row.get(5)?);
-    let fingerprint: Option<String> = row.get(4)?;
-    let Ok(name) = PeerName::parse(&name) else {
-        return Ok(Err(StoreError::Corrupt(format!("peer {id}"))));
-    };
-    Ok(Ok(Peer {
-        id,
-        name,
-        token: row.get(2)?,
-        remote: url.zip(secret).map(|(url, secret)| RemoteHub {
+impl RemoteRow {
+    fn decode(self) -> db::Result<Option<RemoteHub>> {
+        let Self {
             url,
             fingerprint,
             secret,
-        }),
-        blocked: row.get(6)?,
-        added_at: Time(row.get(7)?),
-    }))
+        } = self;
+        Ok(url.zip(secret).map(|(url, secret)| RemoteHub {
+            url,
+            fingerprint,
+            secret,
+        }))
+    }
 }
 
 fn one(
@@ -69,11 +74,9 @@ fn one(
     rest: &str,
     values: impl db::Params,
 ) -> Result<Option<Peer>, StoreError> {
-    connection
-        .prepare_cached(&format!("{PEER} {rest}"))?
-        .query_row(values, read)
-        .optional()?
-        .transpose()
+    Ok(connection
+        .prepare_cached(&Peer::select(&format!("FROM peers {rest}")))?
+        .find_row(values)?)
 }
 
 /// Reads all peers, by name.
@@ -81,12 +84,9 @@ fn one(
 /// # Errors
 /// A failure of the store.
 pub fn peers(connection: &Connection) -> Result<Vec<Peer>, StoreError> {
-    connection
-        .prepare_cached(&format!("{PEER} ORDER BY name"))?
-        .query_map([], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+    Ok(connection
+        .prepare_cached(select!(Peer, "FROM peers ORDER BY name"))?
+        .read_rows([])?)
 }
 
 /// Reads the peer with a name.
@@ -166,7 +166,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Removes a peer with its shares, and ends the copies of its chats, which stay. Its token is revoked separately.
+    /// Removes a peer with its shares, and ends the copies of its chats, which stay. Its token is
+    /// revoked separately.
     ///
     /// # Errors
     /// A failure of the store.
@@ -182,8 +183,7 @@ impl Tx<'_> {
         }
         let shared: Vec<i64> = self
             .prepare("SELECT chat FROM chat_shares WHERE peer = ?1")?
-            .query_map([peer.id], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
+            .read_rows([peer.id])?;
         self.prepare("DELETE FROM peers WHERE id = ?1")?
             .run([peer.id])?;
         for chat in shared {

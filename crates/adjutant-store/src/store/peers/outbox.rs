@@ -1,6 +1,8 @@
-//! Posts to chats of peers. They wait until the peer has accepted or refused them, and are sent in order for each chat.
+//! Posts to chats of peers. They wait until the peer has accepted or refused them, and are sent in
+//! order for each chat.
 
-use crate::store::db::{self, Connection, OptionalExtension, Row, params};
+use crate::store::db::{Connection, Record, params, row};
+use crate::store::ids::texts;
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::chat::{ChatId, Participant};
 use adjutant_core::peer::REFUSED_POSTS_KEPT;
@@ -16,47 +18,25 @@ pub enum OutgoingState {
 }
 
 words!(OutgoingState { Waiting = "waiting", Delivered = "delivered", Refused = "refused" });
+texts! { OutgoingState, "state", Self::from_word; }
 
-/// A post to a chat of a peer.
-#[derive(Debug, Clone)]
-pub struct OutgoingPost {
-    pub no: i64,
-    /// Under which the peer accepts it once.
-    pub key: String,
-    pub chat: ChatId,
-    pub author: Participant,
-    pub name: String,
-    pub text: String,
-    pub reply_to: Option<i64>,
-    pub at: Time,
-    pub state: OutgoingState,
-    /// Why it was refused.
-    pub problem: Option<String>,
-}
-
-const POST: &str =
-    "SELECT no, key, chat, author, name, text, reply_to, at, state, problem FROM peer_outbox";
-
-fn read(row: &Row<'_>) -> db::Result<Result<OutgoingPost, StoreError>> {
-    let (no, author, state): (i64, String, String) = (row.get(0)?, row.get(3)?, row.get(8)?);
-    let (Some(author), Some(state)) = (
-        Participant::parse(&author),
-        OutgoingState::from_word(&state),
-    ) else {
-        return Ok(Err(StoreError::Corrupt(format!("post {no} to a peer"))));
-    };
-    Ok(Ok(OutgoingPost {
-        no,
-        key: row.get(1)?,
-        chat: ChatId(row.get(2)?),
-        author,
-        name: row.get(4)?,
-        text: row.get(5)?,
-        reply_to: row.get(6)?,
-        at: Time(row.get(7)?),
-        state,
-        problem: row.get(9)?,
-    }))
+row! {
+    /// A post to a chat of a peer.
+    #[derive(Debug, Clone)]
+    pub struct OutgoingPost, named "post {} to a peer" {
+        pub no: i64,
+        /// Under which the peer accepts it once.
+        pub key: String,
+        pub chat: ChatId,
+        pub author: Participant,
+        pub name: String,
+        pub text: String,
+        pub reply_to: Option<i64>,
+        pub at: Time,
+        pub state: OutgoingState,
+        /// Why it was refused.
+        pub problem: Option<String>,
+    }
 }
 
 /// Returns the next post of a chat to send.
@@ -67,15 +47,14 @@ pub fn next_post(
     connection: &Connection,
     chat: ChatId,
 ) -> Result<Option<OutgoingPost>, StoreError> {
-    let sql = format!("{POST} WHERE chat = ?1 AND state = 'waiting' ORDER BY no LIMIT 1");
-    connection
-        .prepare_cached(&sql)?
-        .query_row([chat.0], read)
-        .optional()?
-        .transpose()
+    let sql = OutgoingPost::select(
+        "FROM peer_outbox WHERE chat = ?1 AND state = 'waiting' ORDER BY no LIMIT 1",
+    );
+    Ok(connection.prepare_cached(&sql)?.find_row([chat.0])?)
 }
 
-/// Returns the newest posts of a chat that are not entries yet, and those that were refused, oldest first.
+/// Returns the newest posts of a chat that are not entries yet, and those that were refused, oldest
+/// first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -84,14 +63,12 @@ pub fn posts_of(
     chat: ChatId,
     limit: u32,
 ) -> Result<Vec<OutgoingPost>, StoreError> {
-    let sql = format!("{POST} WHERE chat = ?1 ORDER BY no DESC LIMIT ?2");
-    connection
+    let sql = OutgoingPost::select("FROM peer_outbox WHERE chat = ?1 ORDER BY no DESC LIMIT ?2");
+    let mut newest: Vec<OutgoingPost> = connection
         .prepare_cached(&sql)?
-        .query_map(params![chat.0, limit], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .rev()
-        .collect()
+        .read_rows(params![chat.0, limit])?;
+    newest.reverse();
+    Ok(newest)
 }
 
 /// Returns how many posts of a chat wait.
@@ -100,9 +77,7 @@ pub fn posts_of(
 /// A failure of the store.
 pub fn waiting_posts(connection: &Connection, chat: ChatId) -> Result<u64, StoreError> {
     let sql = "SELECT count(*) FROM peer_outbox WHERE chat = ?1 AND state = 'waiting'";
-    let count: i64 = connection
-        .prepare_cached(sql)?
-        .query_row([chat.0], |row| row.get(0))?;
+    let count: i64 = connection.prepare_cached(sql)?.read_row([chat.0])?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
@@ -113,9 +88,7 @@ pub fn waiting_posts(connection: &Connection, chat: ChatId) -> Result<u64, Store
 pub fn unfinished_posts(connection: &Connection, chat: ChatId) -> Result<u64, StoreError> {
     let sql =
         "SELECT count(*) FROM peer_outbox WHERE chat = ?1 AND state IN ('waiting', 'delivered')";
-    let count: i64 = connection
-        .prepare_cached(sql)?
-        .query_row([chat.0], |row| row.get(0))?;
+    let count: i64 = connection.prepare_cached(sql)?.read_row([chat.0])?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
@@ -180,20 +153,19 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Removes the post that has become an entry, and returns it. `None`: there is none with this key and text.
+    /// Removes the post that has become an entry, and returns it. `None`: there is none with this
+    /// key and text.
     pub(super) fn take_posted(
         &mut self,
         chat: ChatId,
         key: &str,
         text: &str,
     ) -> Result<Option<OutgoingPost>, StoreError> {
-        let sql =
-            format!("{POST} WHERE key = ?1 AND chat = ?2 AND text = ?3 AND state <> 'refused'");
-        let found = self
-            .prepare(&sql)?
-            .query_row(params![key, chat.0, text], read)
-            .optional()?
-            .transpose()?;
+        let sql = OutgoingPost::select(
+            "FROM peer_outbox WHERE key = ?1 AND chat = ?2 AND text = ?3 AND state <> 'refused'",
+        );
+        let found: Option<OutgoingPost> =
+            self.prepare(&sql)?.find_row(params![key, chat.0, text])?;
         if let Some(post) = &found {
             self.prepare("DELETE FROM peer_outbox WHERE no = ?1")?
                 .run([post.no])?;

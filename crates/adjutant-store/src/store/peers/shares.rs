@@ -1,16 +1,18 @@
 //! Which peers may follow a chat of this hub, and what they have posted.
 
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{Connection, params, row, select};
 use crate::store::{ChatEntry, NewEntry, StoreError, Topic, Tx, entry_by_id};
 use adjutant_core::PeerName;
 use adjutant_core::chat::ChatId;
 
-/// One peer that may follow a chat.
-#[derive(Debug, Clone)]
-pub struct Share {
-    pub peer: i64,
-    pub name: PeerName,
-    pub read_only: bool,
+row! {
+    /// One peer that may follow a chat.
+    #[derive(Debug, Clone)]
+    pub struct Share as s, named "peer {}" {
+        pub peer: i64,
+        pub name: PeerName = "p.name",
+        pub read_only: bool,
+    }
 }
 
 /// Reads the peers that may follow a chat, by name.
@@ -18,16 +20,12 @@ pub struct Share {
 /// # Errors
 /// A failure of the store.
 pub fn shares_of(connection: &Connection, chat: ChatId) -> Result<Vec<Share>, StoreError> {
-    connection
-        .prepare_cached("SELECT s.peer, p.name, s.read_only FROM chat_shares s JOIN peers p ON p.id = s.peer WHERE s.chat = ?1 ORDER BY p.name")?
-        .query_map([chat.0], |row| Ok((row.get(0)?, row.get::<String>(1)?, row.get(2)?)))?
-        .collect::<Result<Vec<(i64, String, bool)>, _>>()?
-        .into_iter()
-        .map(|(peer, name, read_only)| {
-            let name = PeerName::parse(&name).map_err(|_| StoreError::Corrupt(format!("peer {peer}")))?;
-            Ok(Share { peer, name, read_only })
-        })
-        .collect()
+    Ok(connection
+        .prepare_cached(select!(
+            Share,
+            "FROM chat_shares s JOIN peers p ON p.id = s.peer WHERE s.chat = ?1 ORDER BY p.name"
+        ))?
+        .read_rows([chat.0])?)
 }
 
 /// Returns whether a chat is shared with a peer: `Some(true)` if only for reading.
@@ -41,11 +39,11 @@ pub fn share_for(
 ) -> Result<Option<bool>, StoreError> {
     Ok(connection
         .prepare_cached("SELECT read_only FROM chat_shares WHERE chat = ?1 AND peer = ?2")?
-        .query_row(params![chat.0, peer], |row| row.get(0))
-        .optional()?)
+        .find_row(params![chat.0, peer])?)
 }
 
-/// Returns up to `limit` chats that are shared with a peer, newest first, and whether only for reading.
+/// Returns up to `limit` chats that are shared with a peer, newest first, and whether only for
+/// reading.
 ///
 /// # Errors
 /// A failure of the store.
@@ -58,10 +56,7 @@ pub fn shared_with(
         .prepare_cached(
             "SELECT chat, read_only FROM chat_shares WHERE peer = ?1 ORDER BY chat DESC LIMIT ?2",
         )?
-        .query_map(params![peer, limit], |row| {
-            Ok((ChatId(row.get(0)?), row.get(1)?))
-        })?
-        .collect::<Result<_, _>>()?)
+        .read_rows(params![peer, limit])?)
 }
 
 /// Returns the key under which a peer posted an entry. `None`: it did not post it.
@@ -75,8 +70,7 @@ pub fn own_key(
 ) -> Result<Option<String>, StoreError> {
     Ok(connection
         .prepare_cached("SELECT key FROM peer_posts WHERE message = ?1 AND peer = ?2")?
-        .query_row(params![entry, peer.as_str()], |row| row.get(0))
-        .optional()?)
+        .find_row(params![entry, peer.as_str()])?)
 }
 
 impl Tx<'_> {
@@ -132,8 +126,7 @@ impl Tx<'_> {
     ) -> Result<Option<ChatEntry>, StoreError> {
         let message: Option<i64> = self
             .prepare("SELECT message FROM peer_posts WHERE peer = ?1 AND key = ?2")?
-            .query_row(params![peer.as_str(), key], |row| row.get(0))
-            .optional()?;
+            .find_row(params![peer.as_str(), key])?;
         message.map_or(Ok(None), |message| entry_by_id(self.connection(), message))
     }
 
@@ -170,7 +163,7 @@ impl Tx<'_> {
             .prepare(
                 "SELECT count(*) FROM chat_members WHERE chat = ?1 AND who >= ?2 AND who < ?3",
             )?
-            .query_row(params![chat.0, first, end], |row| row.get(0))?;
+            .read_row(params![chat.0, first, end])?;
         let is_known = self
             .prepare("SELECT 1 FROM chat_members WHERE chat = ?1 AND who = ?2")?
             .exists(params![chat.0, who])?;

@@ -1,12 +1,12 @@
 //! Dependencies: runs that start only after others have ended.
 
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{Connection, params};
 use crate::store::ids::run_id;
 use crate::store::{Run, StoreError, Topic, Tx, append_event, run_by_id};
 use adjutant_core::attention::Shortfall;
+use adjutant_core::cascade::{Cause, Step};
 use adjutant_core::pool::{AFTER_MAX, AfterEnd, AfterFailed, AfterState, after_end};
-use adjutant_core::run::Retention;
-use adjutant_core::{Denied, EventKind, Principal, RunEvent, RunId, RunState, StopReason};
+use adjutant_core::{Denied, EventKind, Principal, RunId, RunState};
 
 /// A run that another one starts after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,10 +25,7 @@ pub fn after_of(connection: &Connection, run: RunId) -> Result<Vec<AfterRow>, St
         .prepare_cached(
             "SELECT after_run, on_end, state FROM run_after WHERE run = ?1 ORDER BY after_run",
         )?
-        .query_map([run.to_string()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-        })?
-        .collect::<Result<_, _>>()?;
+        .read_rows([run.to_string()])?;
     let read = |(after, on, state): (String, String, String)| match (
         AfterEnd::from_word(&on),
         AfterState::from_word(&state),
@@ -45,8 +42,8 @@ pub fn after_of(connection: &Connection, run: RunId) -> Result<Vec<AfterRow>, St
     rows.into_iter().map(read).collect()
 }
 
-/// Reads the runs that a retry of a run starts after: those of the run that have not failed, and the newest retries of the
-/// failed ones.
+/// Reads the runs that a retry of a run starts after: those of the run that have not failed, and
+/// the newest retries of the failed ones.
 ///
 /// # Errors
 /// A failure of the store.
@@ -72,7 +69,8 @@ pub fn after_for_retry(
     Ok(after)
 }
 
-/// Reads the newest retry of a run, or of its newest retry, or the run itself. `None`: it was removed.
+/// Reads the newest retry of a run, or of its newest retry, or the run itself. `None`: it was
+/// removed.
 fn newest_retry(connection: &Connection, run: RunId) -> Result<Option<Run>, StoreError> {
     let Some(mut newest) = run_by_id(connection, run)? else {
         return Ok(None);
@@ -86,7 +84,8 @@ fn newest_retry(connection: &Connection, run: RunId) -> Result<Option<Run>, Stor
     Ok(Some(newest))
 }
 
-/// Reads the newest run that retries or follows a run, or one that does. Returns the run itself if there is none.
+/// Reads the newest run that retries or follows a run, or one that does. Returns the run itself if
+/// there is none.
 ///
 /// # Errors
 /// A failure of the store.
@@ -103,8 +102,7 @@ fn retry_of(connection: &Connection, run: &Run) -> Result<Option<Run>, StoreErro
     let sql = "SELECT id FROM runs WHERE retry_of = ?1 AND no > (SELECT no FROM runs WHERE id = ?1) ORDER BY no DESC LIMIT 1";
     let retry: Option<String> = connection
         .prepare_cached(sql)?
-        .query_row([run.id.to_string()], |row| row.get(0))
-        .optional()?;
+        .find_row([run.id.to_string()])?;
     Ok(retry
         .map(|retry| run_by_id(connection, run_id(&retry)?))
         .transpose()?
@@ -129,7 +127,7 @@ impl Tx<'_> {
     ///
     /// # Errors
     /// Too many, a cycle, or a needed run that has failed already.
-    pub fn start_after(
+    pub(crate) fn start_after(
         &mut self,
         run: &Run,
         after: &[(RunId, AfterEnd)],
@@ -178,7 +176,8 @@ impl Tx<'_> {
         self.count_open_after(run.id)
     }
 
-    /// Lets a queued run start only after a live run has released its ports. Returns whether there is one.
+    /// Lets a queued run start only after a live run has released its ports. Returns whether there
+    /// is one.
     ///
     /// # Errors
     /// A failure of the store.
@@ -214,17 +213,14 @@ impl Tx<'_> {
     }
 
     fn port_holder(&self, run: &Run) -> Result<Option<String>, StoreError> {
-        // The waiting runs are spread over the live ones, so that few are retried at a time. The run's ancestors are
-        // excluded, because they may wait for it.
+        // The waiting runs are spread over the live ones, so that few are retried at a time. The
+        // run's ancestors are excluded, because they may wait for it.
         let sql =
             "WITH RECURSIVE above (id) AS (SELECT ?1 UNION SELECT r.parent FROM runs r JOIN above ON r.id = above.id WHERE r.parent IS NOT NULL)
             SELECT id FROM runs INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping') AND port_base IS NOT NULL
             AND id NOT IN (SELECT id FROM above)
             ORDER BY (SELECT count(*) FROM run_after WHERE after_run = runs.id AND state = 'open'), no LIMIT 1";
-        Ok(self
-            .prepare(sql)?
-            .query_row([run.id.to_string()], |row| row.get(0))
-            .optional()?)
+        Ok(self.prepare(sql)?.find_row([run.id.to_string()])?)
     }
 
     /// Returns whether a run waits for another, also through others.
@@ -235,10 +231,11 @@ impl Tx<'_> {
              SELECT 1 FROM waited WHERE id = ?2)";
         Ok(self
             .prepare(sql)?
-            .query_row([run.to_string(), other.to_string()], |row| row.get(0))?)
+            .read_row([run.to_string(), other.to_string()])?)
     }
 
-    /// Counts what a run waits for, and records whether it is held: since its newest event, if it was not held before. Returns the run.
+    /// Counts what a run waits for, and records whether it is held: since its newest event, if it
+    /// was not held before. Returns the run.
     fn count_open_after(&mut self, run: RunId) -> Result<Run, StoreError> {
         let before = self.run(run)?;
         self.note_queued(&before, before.state, -1);
@@ -254,32 +251,6 @@ impl Tx<'_> {
         Ok(run)
     }
 
-    /// Resolves the dependencies on an ended run: its dependents may start, are held, or are cancelled.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn resolve_dependents(
-        &mut self,
-        ended: RunId,
-        retention: Retention,
-    ) -> Result<(), StoreError> {
-        // A cancelled run is the end of another dependency. A list instead of recursion, because chains can be long.
-        if let Some(all) = &mut self.ended {
-            all.push(ended);
-            return Ok(());
-        }
-        self.ended = Some(vec![ended]);
-        let mut settled = Ok(());
-        while let Some(ended) = self.ended.as_mut().and_then(Vec::pop) {
-            settled = self.resolve_dependents_once(ended, retention);
-            if settled.is_err() {
-                break;
-            }
-        }
-        self.ended = None;
-        settled
-    }
-
     /// Lets runs start that waited for the ports of a run that is no longer live.
     ///
     /// # Errors
@@ -287,8 +258,7 @@ impl Tx<'_> {
     pub(in crate::store) fn wake_port_waiters(&mut self, holder: &Run) -> Result<(), StoreError> {
         let waiting: Vec<String> = self
             .prepare("UPDATE run_after SET state = 'met' WHERE after_run = ?1 AND on_end = ?2 AND state = 'open' RETURNING run")?
-            .query_map([holder.id.to_string().as_str(), AfterEnd::Ports.word()], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
+            .read_rows([holder.id.to_string().as_str(), AfterEnd::Ports.word()])?;
         for run in waiting {
             let run = self.count_open_after(run_id(&run)?)?;
             if !run.state.is_finished() {
@@ -302,79 +272,89 @@ impl Tx<'_> {
         Ok(())
     }
 
-    fn resolve_dependents_once(
-        &mut self,
-        ended: RunId,
-        retention: Retention,
-    ) -> Result<(), StoreError> {
-        let waiting: Vec<(String, String)> = self
-            .prepare("SELECT run, on_end FROM run_after WHERE after_run = ?1 AND state = 'open'")?
-            .query_map([ended.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<Result<_, _>>()?;
-        if waiting.is_empty() {
-            return Ok(());
+    /// Reads the runs that are to start after an ended run. Empty: it has not finished.
+    pub(in crate::store) fn open_dependents(&self, ended: RunId) -> Result<Vec<RunId>, StoreError> {
+        let waiting: Vec<String> = self
+            .prepare("SELECT run FROM run_after WHERE after_run = ?1 AND state = 'open'")?
+            .read_rows([ended.to_string()])?;
+        if waiting.is_empty() || !self.run(ended)?.state.is_finished() {
+            return Ok(Vec::new());
         }
-        let ended = self.run(ended)?;
+        waiting.iter().map(|run| run_id(run)).collect()
+    }
+
+    /// Records what the end of a run means for one that was to start after it. If that is to be
+    /// cancelled, this is named.
+    pub(in crate::store) fn depend(&mut self, run: RunId, on: RunId) -> Result<(), StoreError> {
+        let ended = self.run(on)?;
         let RunState::Finished(outcome) = ended.state else {
             return Ok(());
         };
-        for (run, on) in waiting {
-            let on = AfterEnd::from_word(&on).ok_or_else(|| {
-                StoreError::Corrupt(format!("run {run}: the runs that it starts after"))
-            })?;
-            let state = after_end(on, has_succeeded(&ended));
-            self.prepare("UPDATE run_after SET state = ?3 WHERE run = ?1 AND after_run = ?2")?
-                .run([run.as_str(), &ended.id.to_string(), state.word()])?;
-            let was_held = self.run(run_id(&run)?)?.is_held();
-            let run = self.count_open_after(run_id(&run)?)?;
-            if run.state.is_finished() {
-                continue;
+        let on_end: Option<String> = self
+            .prepare("SELECT on_end FROM run_after WHERE run = ?1 AND after_run = ?2")?
+            .find_row([run.to_string(), on.to_string()])?;
+        let Some(on_end) = on_end else { return Ok(()) };
+        let on_end = AfterEnd::from_word(&on_end).ok_or_else(|| {
+            StoreError::Corrupt(format!("run {run}: the runs that it starts after"))
+        })?;
+        let state = after_end(on_end, has_succeeded(&ended));
+        self.prepare("UPDATE run_after SET state = ?3 WHERE run = ?1 AND after_run = ?2")?
+            .run([
+                run.to_string().as_str(),
+                &ended.id.to_string(),
+                state.word(),
+            ])?;
+        let was_held = self.run(run)?.is_held();
+        let run = self.count_open_after(run)?;
+        if run.state.is_finished() {
+            return Ok(());
+        }
+        let what = match ended.shortfall {
+            Some(shortfall) => format!("{} ended: {}", ended.name, shortfall.word()),
+            None => format!("{} ended: {outcome}", ended.name),
+        };
+        match (state, run.after_failed) {
+            (AfterState::Failed, AfterFailed::Cancel) => {
+                let why = format!("dependency {} failed", ended.name);
+                self.set_detail(run.id, &why)?;
+                self.then(Step::Cancel {
+                    run: run.id,
+                    cause: Cause::hub(why),
+                });
+                self.then(Step::CancelBelow {
+                    run: run.id,
+                    by: "hub".to_owned(),
+                });
+                Ok(())
             }
-            let what = match ended.shortfall {
-                Some(shortfall) => format!("{} ended: {}", ended.name, shortfall.word()),
-                None => format!("{} ended: {outcome}", ended.name),
-            };
-            match (state, run.after_failed) {
-                (AfterState::Failed, AfterFailed::Cancel) => {
-                    let why = format!("dependency {} failed", ended.name);
-                    self.set_detail(run.id, &why)?;
-                    let run = self.run(run.id)?;
-                    self.advance(
-                        &run,
-                        RunEvent::StopAsked(StopReason::Cancelled),
-                        retention,
-                        "hub",
-                        &why,
-                    )?;
-                    self.cancel_below(run.id, retention, "hub")?;
-                }
-                (AfterState::Failed, AfterFailed::Hold) => {
-                    let kind = if was_held {
-                        EventKind::RunQueueChanged
-                    } else {
-                        EventKind::RunHeld
-                    };
-                    self.append_queue_event(kind, &run, "hub", &format!("held: {what}"))?;
-                    // Wakes a waiter that has seen everything before this event.
-                    self.prepare(
-                        "UPDATE runs SET end_seq = last_seq WHERE id = ?1 AND state = 'queued'",
-                    )?
-                    .run([run.id.to_string()])?;
-                }
-                (AfterState::Met | AfterState::Open, _) => {
-                    let rest = if run.after_open == 0 {
-                        String::new()
-                    } else {
-                        format!("; waits for {} more", run.after_open)
-                    };
-                    self.note_queue_change(&run, "hub", &format!("{what}{rest}"))?;
-                }
+            (AfterState::Failed, AfterFailed::Hold) => {
+                let kind = if was_held {
+                    EventKind::RunQueueChanged
+                } else {
+                    EventKind::RunHeld
+                };
+                self.append_queue_event(kind, &run, "hub", &format!("held: {what}"))?;
+                // Wakes a waiter that has seen everything before this event.
+                self.prepare(
+                    "UPDATE runs SET end_seq = last_seq WHERE id = ?1 AND state = 'queued'",
+                )?
+                .run([run.id.to_string()])
+                .map(drop)
+                .map_err(StoreError::from)
+            }
+            (AfterState::Met | AfterState::Open, _) => {
+                let rest = if run.after_open == 0 {
+                    String::new()
+                } else {
+                    format!("; waits for {} more", run.after_open)
+                };
+                self.note_queue_change(&run, "hub", &format!("{what}{rest}"))
             }
         }
-        Ok(())
     }
 
-    /// Lets a queued run start although runs that it waits for have failed. Returns whether there were any.
+    /// Lets a queued run start although runs that it waits for have failed. Returns whether there
+    /// were any.
     ///
     /// # Errors
     /// A failure of the store.
@@ -394,8 +374,8 @@ impl Tx<'_> {
         Ok(true)
     }
 
-    /// Makes all dependents of a run wait for its retry. Called before the run ends, so that nothing is
-    /// cancelled.
+    /// Makes all dependents of a run wait for its retry. Called before the run ends, so that
+    /// nothing is cancelled.
     ///
     /// # Errors
     /// A failure of the store.
@@ -405,8 +385,7 @@ impl Tx<'_> {
                 "SELECT a.run FROM run_after a JOIN runs r ON r.id = a.run
                  WHERE a.after_run = ?1 AND a.on_end <> ?2 AND a.state <> 'met' AND r.state <> 'finished'",
             )?
-            .query_map([of.id.to_string().as_str(), AfterEnd::Ports.word()], |row| row.get(0))?
-            .collect::<Result<_, _>>()?;
+            .read_rows([of.id.to_string().as_str(), AfterEnd::Ports.word()])?;
         for run in waiting {
             self.prepare("UPDATE run_after SET after_run = ?3, state = 'open' WHERE run = ?1 AND after_run = ?2")?.run([
                 run.as_str(),

@@ -1,10 +1,11 @@
 //! Chooses the queued run that starts next.
 
 use super::memory::Held;
-use super::pools::{Pools, StartPlace};
-use crate::store::db::{self, Connection, OptionalExtension, Row, params};
+use super::pools::{Pools, StartTarget};
+use crate::store::db::{Connection, params, row, select};
 use crate::store::ids::run_id;
-use crate::store::{Run, StoreError, Tx, run_input, runs::list, workspace_around};
+use crate::store::runs::list;
+use crate::store::{Run, StoreError, Tx, run_input, workspace_around};
 use adjutant_core::pool::{Candidate, PoolLimits, SlotUsage, next_start};
 use adjutant_core::tree::Rank;
 use adjutant_core::{EventSeq, RunState};
@@ -66,8 +67,8 @@ impl SlotsUsed {
     }
 }
 
-/// Counts the slots that live runs occupy. A run held by a child lends its slot. A run that waits for an answer lends
-/// the slot of its pool if the pool says so.
+/// Counts the slots that live runs occupy. A run held by a child lends its slot. A run that waits
+/// for an answer lends the slot of its pool if the pool says so.
 ///
 /// # Errors
 /// A failure of the store.
@@ -79,20 +80,15 @@ pub fn slots_used(connection: &Connection, pools: &Pools) -> Result<SlotsUsed, S
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let count = u64::try_from(row.get::<i64>(4)?).unwrap_or(0);
-        used.add(
-            pools,
-            row.get(0)?,
-            row.get(1)?,
-            row.get(2)?,
-            row.get(3)?,
-            count,
-        );
+        let (pool, owner, is_held, is_asking, count): (_, _, _, _, i64) = row.read()?;
+        let count = u64::try_from(count).unwrap_or(0);
+        used.add(pools, pool, owner, is_held, is_asking, count);
     }
     Ok(used)
 }
 
-/// Reads the queued run that starts next in a place. `used`: the slots that live runs occupy. `None`: no run can start there now.
+/// Reads the queued run that starts next in a place. `used`: the slots that live runs occupy.
+/// `None`: no run can start there now.
 ///
 /// # Errors
 /// A failure of the store.
@@ -100,7 +96,7 @@ pub fn next_to_start(
     connection: &Connection,
     pools: &Pools,
     used: &SlotsUsed,
-    place: &StartPlace,
+    place: &StartTarget,
 ) -> Result<Option<Run>, StoreError> {
     let held = place.held(pools);
     if held.all.is_some() {
@@ -113,6 +109,8 @@ pub fn next_to_start(
             let of_rank = candidates_of(connection, pools, used, pool, rank, held)?;
             let is_found = !of_rank.is_empty();
             candidates.extend(of_rank);
+            // The rank is the first criterion of a start, so runs of later ranks cannot be next in
+            // this pool.
             if is_found {
                 break;
             }
@@ -125,7 +123,12 @@ pub fn next_to_start(
 }
 
 /// Announces the first reads of [`next_to_start`].
-pub fn announce_next(connection: &Connection, pools: &Pools, used: &SlotsUsed, place: &StartPlace) {
+pub fn announce_next(
+    connection: &Connection,
+    pools: &Pools,
+    used: &SlotsUsed,
+    place: &StartTarget,
+) {
     for (pool, limits) in served(pools, place) {
         for rank in open_ranks(pools, used, place, pool, limits) {
             connection.announce(|connection| of_next_owner(connection, pool, rank, ""));
@@ -136,7 +139,7 @@ pub fn announce_next(connection: &Connection, pools: &Pools, used: &SlotsUsed, p
 /// Returns the pools of which runs may start in a place.
 fn served<'p>(
     pools: &'p Pools,
-    place: &StartPlace,
+    place: &StartTarget,
 ) -> impl Iterator<Item = (&'p str, &'p PoolLimits)> {
     let pools = pools
         .by_name
@@ -149,12 +152,12 @@ fn served<'p>(
 fn open_ranks(
     pools: &Pools,
     used: &SlotsUsed,
-    place: &StartPlace,
+    place: &StartTarget,
     pool: &str,
     limits: &PoolLimits,
 ) -> impl Iterator<Item = Rank> {
     let (in_pool, slots) = (used.in_pool(pool), limits.slots);
-    let in_all = (*place == StartPlace::Here).then_some((used.in_all, pools.live_max));
+    let in_all = (*place == StartTarget::Here).then_some((used.in_all, pools.live_max));
     Rank::all().filter(move |rank| {
         in_pool.has_slot(slots, *rank) && in_all.is_none_or(|(used, max)| used.has_slot(max, *rank))
     })
@@ -164,29 +167,21 @@ fn queued(connection: &Connection, no: i64) -> Result<Option<Run>, StoreError> {
     Ok(list(connection, "WHERE no = ?1 AND state = 'queued'", [no])?.pop())
 }
 
-/// A queued run that may be a candidate.
-struct First {
-    no: i64,
-    owner: String,
-    agent: String,
-    owner_started: Option<i64>,
-    id: String,
-    cwd: String,
+row! {
+    /// A queued run that may be a candidate.
+    struct First {
+        no: i64,
+        owner: String,
+        agent: String,
+        /// The last start of its owner.
+        owner_started: Option<i64> =
+            "(SELECT seq FROM pool_starts s WHERE s.pool = runs.pool AND s.owner = runs.owner)",
+        id: String,
+        cwd: String,
+    }
 }
 
 impl First {
-    fn read(row: &Row<'_>) -> db::Result<Self> {
-        let (no, owner, agent) = (row.get(0)?, row.get(1)?, row.get(2)?);
-        Ok(Self {
-            no,
-            owner,
-            agent,
-            owner_started: row.get(3)?,
-            id: row.get(4)?,
-            cwd: row.get(5)?,
-        })
-    }
-
     /// Announces what a start of the run reads first.
     fn announce_start(&self, connection: &Connection) {
         connection.announce(|connection| queued(connection, self.no));
@@ -195,15 +190,16 @@ impl First {
     }
 }
 
-/// The first queued run of the next agent of an owner (`?3`, after the agent `?4`) in a pool and rank, and the last start of its owner.
-const NEXT_AGENT: &str =
-    "SELECT no, owner, agent, (SELECT seq FROM pool_starts s WHERE s.pool = runs.pool AND s.owner = runs.owner), id, cwd FROM runs INDEXED BY runs_queue
-  WHERE state = 'queued' AND pool = ?1 AND after_open = 0 AND rank = ?2 AND owner = ?3 AND agent > ?4 ORDER BY agent, no LIMIT 1";
-/// The first queued run of the next owner. As one condition, `(owner, agent) > (?3, ?4)`, SQLite would pass over every
-/// queued run of the owner.
-const NEXT_OWNER: &str =
-    "SELECT no, owner, agent, (SELECT seq FROM pool_starts s WHERE s.pool = runs.pool AND s.owner = runs.owner), id, cwd FROM runs INDEXED BY runs_queue
-  WHERE state = 'queued' AND pool = ?1 AND after_open = 0 AND rank = ?2 AND owner > ?3 ORDER BY owner, agent, no LIMIT 1";
+// The state is a constant and not a parameter: a statement is planned once, without its values, and
+// a plan may use the partial index `runs_queue` only if it holds for all of them.
+/// The first queued run of the next agent of an owner (`?3`, after the agent `?4`) in a pool and
+/// rank.
+const NEXT_AGENT: &str = select!(First, "FROM runs INDEXED BY runs_queue
+  WHERE state = 'queued' AND pool = ?1 AND after_open = 0 AND rank = ?2 AND owner = ?3 AND agent > ?4 ORDER BY agent, no LIMIT 1");
+/// The first queued run of the next owner. As one condition, `(owner, agent) > (?3, ?4)`, SQLite
+/// would pass over every queued run of the owner.
+const NEXT_OWNER: &str = select!(First, "FROM runs INDEXED BY runs_queue
+  WHERE state = 'queued' AND pool = ?1 AND after_open = 0 AND rank = ?2 AND owner > ?3 ORDER BY owner, agent, no LIMIT 1");
 
 fn of_next_owner(
     connection: &Connection,
@@ -213,12 +209,11 @@ fn of_next_owner(
 ) -> Result<Option<First>, StoreError> {
     Ok(connection
         .prepare_cached(NEXT_OWNER)?
-        .query_row(params![pool, rank.number(), owner], First::read)
-        .optional()?)
+        .find_row(params![pool, rank.number(), owner])?)
 }
 
-/// Reads the first queued run of each owner and agent in a pool and rank: two seeks in the index for each of them, however
-/// many are queued.
+/// Reads the first queued run of each owner and agent in a pool and rank: two seeks in the index
+/// for each of them, however many are queued.
 fn candidates_of(
     connection: &Connection,
     pools: &Pools,
@@ -234,10 +229,12 @@ fn candidates_of(
         // No owner has an empty name.
         let mut next = match owner.as_str() {
             "" => None,
-            owner => connection
-                .prepare_cached(NEXT_AGENT)?
-                .query_row(params![pool, rank.number(), owner, agent], First::read)
-                .optional()?,
+            owner => connection.prepare_cached(NEXT_AGENT)?.find_row(params![
+                pool,
+                rank.number(),
+                owner,
+                agent
+            ])?,
         };
         if next.is_none() {
             next = of_next_owner(connection, pool, rank, &owner)?;
@@ -249,6 +246,7 @@ fn candidates_of(
             first.announce_start(connection);
         }
         let (no, owner_started) = (first.no, first.owner_started);
+        // Also for an agent that is skipped, which would otherwise be found again.
         (owner, agent) = (first.owner, first.agent);
         if is_delayed {
             continue;
@@ -270,7 +268,8 @@ fn candidates_of(
 /// Maximum number of queued runs that are read to count those for which a runner is missing.
 const QUEUED_MAX: u32 = 1_000;
 
-/// Counts the queued runs of a pool that could start now if a runner had a free slot, up to the free slots of the pool.
+/// Counts the queued runs of a pool that could start now if a runner had a free slot, up to the
+/// free slots of the pool.
 ///
 /// # Errors
 /// A failure of the store.
@@ -286,10 +285,9 @@ pub fn launch_candidates(
         .slots
         .saturating_sub(slots_used(connection, pools)?.in_pool(pool).used());
     let sql = "SELECT agent FROM runs INDEXED BY runs_queue WHERE state = 'queued' AND pool = ?1 AND after_open = 0 LIMIT ?2";
-    let agents = connection
+    let agents: Vec<String> = connection
         .prepare_cached(sql)?
-        .query_map(params![pool, QUEUED_MAX], |row| row.get::<String>(0))?
-        .collect::<Result<Vec<_>, _>>()?;
+        .read_rows(params![pool, QUEUED_MAX])?;
     let able = agents
         .iter()
         .filter(|agent| !pools.limited.contains_key(*agent))
@@ -320,7 +318,7 @@ mod tests {
         let connection = Connection::open_in_memory();
         connection
             .execute_batch(
-                "CREATE TABLE runs (no INTEGER PRIMARY KEY, pool TEXT, after_open INTEGER, rank INTEGER, owner TEXT, agent TEXT, state TEXT, id TEXT, cwd TEXT);
+                "CREATE TABLE runs (no INTEGER PRIMARY KEY, pool TEXT, after_open INTEGER, rank INTEGER, owner TEXT, agent TEXT, state TEXT, id TEXT DEFAULT 'r', cwd TEXT DEFAULT '/');
                  CREATE INDEX runs_queue ON runs (pool, after_open, rank, owner, agent, no) WHERE state = 'queued';
                  CREATE TABLE pool_starts (pool TEXT, owner TEXT, seq INTEGER);",
             )
@@ -337,13 +335,12 @@ mod tests {
             (NEXT_OWNER, None, Some(2_001)),
         ] {
             let mut statement = connection.prepare_cached(sql).expect("a statement");
-            let found: Option<i64> = match last {
-                Some(agent) => statement.query_row(params!["p", 1, "a", agent], |row| row.get(0)),
-                None => statement.query_row(params!["p", 1, "a"], |row| row.get(0)),
+            let found: Option<First> = match last {
+                Some(agent) => statement.find_row(params!["p", 1, "a", agent]),
+                None => statement.find_row(params!["p", 1, "a"]),
             }
-            .optional()
             .expect("a row or none");
-            assert_eq!(found, expected);
+            assert_eq!(found.map(|first| first.no), expected);
             let steps = statement.steps();
             assert!(steps < 100, "{steps} steps: {sql}");
         }

@@ -1,5 +1,6 @@
-//! The numbers of queued runs. They are in memory, so that reading them costs the same however many are queued: the queue is counted when the
-//! store is opened, and each committed transaction adds its changes.
+//! The numbers of queued runs. They are in memory, so that reading them costs the same however many
+//! are queued: the queue is counted when the store is opened, and each committed transaction adds
+//! its changes.
 
 use crate::store::db::Connection;
 use crate::store::{Run, StoreError, Tx};
@@ -40,7 +41,8 @@ fn add_all(numbers: &mut Numbers, changes: Numbers) {
 pub(in crate::store) struct QueueCounts(Mutex<Numbers>);
 
 impl QueueCounts {
-    /// Counts the queued runs, because the store was opened or it is not known which changes were committed.
+    /// Counts the queued runs, because the store was opened or it is not known which changes were
+    /// committed.
     ///
     /// # Errors
     /// A failure of the store.
@@ -72,15 +74,12 @@ impl QueueCounts {
 
 fn counted(connection: &Connection) -> Result<Numbers, StoreError> {
     let sql = "SELECT pool, after_open > 0, count(*) FROM runs INDEXED BY runs_queue WHERE state = 'queued' GROUP BY 1, 2";
-    let numbers = connection
-        .prepare_cached(sql)?
-        .query_map([], |row| Ok(((row.get(0)?, row.get(1)?), row.get(2)?)))?
-        .collect::<Result<_, _>>()?;
-    Ok(numbers)
+    Ok(connection.prepare_cached(sql)?.read_rows([])?)
 }
 
 impl Tx<'_> {
-    /// Notes in which state a run is. `count`: 1 after a change, -1 before it, with the run as it is stored.
+    /// Notes in which state a run is. `count`: 1 after a change, -1 before it, with the run as it
+    /// is stored.
     pub(in crate::store) fn note_queued(&mut self, run: &Run, state: RunState, count: i64) {
         if state == RunState::Queued {
             *self

@@ -1,17 +1,19 @@
 //! Usage limits of agents, as their vendors reported them.
 
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{self, Connection, params, row, select};
 use crate::store::{Run, StoreError, Topic, Tx};
 use adjutant_core::rate_limit::{QuotaWindow, UsageLimit};
 use adjutant_core::{SteadyTime, Time};
 
-/// The usage limit of one agent.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct UsageLimitRow {
-    pub agent: String,
-    pub limit: UsageLimit,
-    /// When a run of the agent last met it.
-    pub reported_at: Time,
+row! {
+    /// The usage limit of one agent.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct UsageLimitRow {
+        pub agent: String,
+        pub limit: UsageLimit [LimitRow] as LimitRow::decode,
+        /// When a run of the agent last met it.
+        pub reported_at: Time,
+    }
 }
 
 /// Reads the usage limits.
@@ -19,31 +21,37 @@ pub struct UsageLimitRow {
 /// # Errors
 /// A failure of the store.
 pub fn usage_limits(connection: &Connection) -> Result<Vec<UsageLimitRow>, StoreError> {
-    let rows = connection
-        .prepare_cached(
-            "SELECT agent, until_at, spread, reported_at FROM usage_limits ORDER BY agent",
-        )?
-        .query_map([], |row| {
-            let limit = UsageLimit {
-                until: SteadyTime(row.get(1)?),
-                spread: row.get(2)?,
-            };
-            Ok(UsageLimitRow {
-                agent: row.get(0)?,
-                limit,
-                reported_at: Time(row.get(3)?),
-            })
-        })?
-        .collect::<Result<_, _>>()?;
-    Ok(rows)
+    Ok(connection
+        .prepare_cached(select!(UsageLimitRow, "FROM usage_limits ORDER BY agent"))?
+        .read_rows([])?)
 }
 
-/// A rolling window of an agent's quota.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct QuotaWindowRow {
-    pub agent: String,
-    pub window: QuotaWindow,
-    pub reported_at: Time,
+row! {
+    /// The columns of a usage limit.
+    struct LimitRow {
+        until_at: SteadyTime,
+        spread: u32,
+    }
+}
+
+impl LimitRow {
+    fn decode(self) -> db::Result<UsageLimit> {
+        let Self { until_at, spread } = self;
+        Ok(UsageLimit {
+            until: until_at,
+            spread,
+        })
+    }
+}
+
+row! {
+    /// A rolling window of an agent's quota.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct QuotaWindowRow {
+        pub agent: String,
+        pub window: QuotaWindow [WindowRow] as WindowRow::decode,
+        pub reported_at: Time,
+    }
 }
 
 /// Reads the windows that have not been reset, the shortest first.
@@ -54,16 +62,36 @@ pub fn quota_windows(
     connection: &Connection,
     now: Time,
 ) -> Result<Vec<QuotaWindowRow>, StoreError> {
-    let rows = connection
-        .prepare_cached(
-            "SELECT agent, minutes, used_percent, resets_at, reported_at FROM quota_windows WHERE resets_at > ?1 ORDER BY agent, minutes",
-        )?
-        .query_map([now.0], |row| {
-            let window = QuotaWindow { minutes: row.get(1)?, used_percent: row.get(2)?, resets_at: Time(row.get(3)?) };
-            Ok(QuotaWindowRow { agent: row.get(0)?, window, reported_at: Time(row.get(4)?) })
-        })?
-        .collect::<Result<_, _>>()?;
-    Ok(rows)
+    Ok(connection
+        .prepare_cached(select!(
+            QuotaWindowRow,
+            "FROM quota_windows WHERE resets_at > ?1 ORDER BY agent, minutes"
+        ))?
+        .read_rows([now.0])?)
+}
+
+row! {
+    /// The columns of a window of a quota.
+    struct WindowRow {
+        minutes: u32,
+        used_percent: u8,
+        resets_at: Time,
+    }
+}
+
+impl WindowRow {
+    fn decode(self) -> db::Result<QuotaWindow> {
+        let Self {
+            minutes,
+            used_percent,
+            resets_at,
+        } = self;
+        Ok(QuotaWindow {
+            minutes,
+            used_percent,
+            resets_at,
+        })
+    }
 }
 
 /// Returns when the next usage limit ends.
@@ -75,9 +103,7 @@ pub fn next_limit_end(
     now: SteadyTime,
 ) -> Result<Option<SteadyTime>, StoreError> {
     let sql = "SELECT min(until_at) FROM usage_limits WHERE until_at > ?1";
-    let next: Option<i64> = connection
-        .prepare_cached(sql)?
-        .query_row([now.0], |row| row.get(0))?;
+    let next: Option<i64> = connection.prepare_cached(sql)?.read_row([now.0])?;
     Ok(next.map(SteadyTime))
 }
 
@@ -116,8 +142,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records that an agent works again: a run of it that started after the limit was reported has succeeded, or a caller
-    /// resumes one by hand. `since`: only a limit that was reported before.
+    /// Records that an agent works again: a run of it that started after the limit was reported has
+    /// succeeded, or a caller resumes one by hand. `since`: only a limit that was reported before.
     ///
     /// # Errors
     /// A failure of the store.
@@ -133,17 +159,11 @@ impl Tx<'_> {
 
     /// Spreads out the starts of an agent's runs after its limit.
     pub(in crate::store) fn spread_starts(&mut self, run: &Run) -> Result<(), StoreError> {
-        let sql = "SELECT until_at, spread FROM usage_limits WHERE agent = ?1";
-        let limit = self
-            .prepare(sql)?
-            .query_row([&run.agent], |row| {
-                Ok(UsageLimit {
-                    until: SteadyTime(row.get(0)?),
-                    spread: row.get(1)?,
-                })
-            })
-            .optional()?;
+        let limit: Option<LimitRow> = self
+            .prepare(select!(LimitRow, "FROM usage_limits WHERE agent = ?1"))?
+            .find_row([&run.agent])?;
         let Some(limit) = limit else { return Ok(()) };
+        let limit = limit.decode()?;
         match limit.after_start(self.steady()) {
             Some(next) => self
                 .prepare("UPDATE usage_limits SET until_at = ?2, spread = ?3 WHERE agent = ?1")?

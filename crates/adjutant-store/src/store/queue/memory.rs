@@ -1,6 +1,6 @@
 //! The memory that runs are expected to use.
 
-use crate::store::db::{self, Connection, OptionalExtension, params};
+use crate::store::db::{Connection, params};
 use crate::store::{StoreError, Tx};
 use adjutant_core::pool::QueueReason;
 use adjutant_core::pressure::{Admission, expected_peak};
@@ -21,7 +21,8 @@ pub struct Held {
 pub struct MemoryNeeds {
     /// The peak of a run, by agent.
     expected: BTreeMap<String, u64>,
-    /// How much more the live runs of a machine may use, by its runner. `None`: the hub's own machine.
+    /// How much more the live runs of a machine may use, by its runner. `None`: the hub's own
+    /// machine.
     reserved: BTreeMap<Option<String>, u64>,
 }
 
@@ -31,14 +32,14 @@ impl MemoryNeeds {
     /// # Errors
     /// A failure of the store.
     pub fn read(connection: &Connection) -> Result<Self, StoreError> {
-        let bytes = |row: &db::Row<'_>, n| {
-            row.get::<i64>(n)
-                .map(|bytes| u64::try_from(bytes).unwrap_or(0))
-        };
-        let expected: BTreeMap<String, u64> = connection
+        let bytes = |bytes: i64| u64::try_from(bytes).unwrap_or(0);
+        let expected: Vec<(String, i64)> = connection
             .prepare_cached("SELECT agent, peak_bytes FROM agent_memory")?
-            .query_map([], |row| Ok((row.get(0)?, bytes(row, 1)?)))?
-            .collect::<Result<_, _>>()?;
+            .read_rows([])?;
+        let expected: BTreeMap<String, u64> = expected
+            .into_iter()
+            .map(|(agent, peak)| (agent, bytes(peak)))
+            .collect();
         let mut needs = Self {
             expected,
             reserved: BTreeMap::new(),
@@ -53,20 +54,18 @@ impl MemoryNeeds {
         let mut statement = connection.prepare_cached(sql)?;
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
-            let peak = needs
-                .expected
-                .get(&row.get::<String>(0)?)
-                .copied()
-                .unwrap_or(0);
-            let reserved = needs.reserved.entry(row.get(2)?).or_default();
-            *reserved = reserved.saturating_add(peak.saturating_sub(bytes(&row, 1)?));
+            let (agent, used, host): (String, i64, Option<String>) = row.read()?;
+            let peak = needs.expected.get(&agent).copied().unwrap_or(0);
+            let reserved = needs.reserved.entry(host).or_default();
+            *reserved = reserved.saturating_add(peak.saturating_sub(bytes(used)));
         }
         Ok(needs)
     }
 }
 
 impl Held {
-    /// Finds the starts to delay on the hub's own machine. `used`: its live runs that have not lent their slot.
+    /// Finds the starts to delay on the hub's own machine. `used`: its live runs that have not lent
+    /// their slot.
     ///
     /// # Errors
     /// A failure of the store.
@@ -83,7 +82,8 @@ impl Held {
         Ok(Self::of(admission, used, &needs, None))
     }
 
-    /// Finds the starts to delay on a machine. `host`: its runner, `None` for the hub's own machine.
+    /// Finds the starts to delay on a machine. `host`: its runner, `None` for the hub's own
+    /// machine.
     #[must_use]
     pub fn of(admission: Admission, used: u64, needs: &MemoryNeeds, host: Option<&str>) -> Self {
         let reserved = needs
@@ -154,8 +154,7 @@ impl Tx<'_> {
     pub fn note_agent_peak(&mut self, agent: &str, peak_bytes: u64) -> Result<(), StoreError> {
         let before: Option<i64> = self
             .prepare("SELECT peak_bytes FROM agent_memory WHERE agent = ?1")?
-            .query_row([agent], |row| row.get(0))
-            .optional()?;
+            .find_row([agent])?;
         let peak = expected_peak(
             before.and_then(|bytes| u64::try_from(bytes).ok()),
             peak_bytes,

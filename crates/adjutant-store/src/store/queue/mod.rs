@@ -17,4 +17,4 @@ pub use memory::{Held, MemoryNeeds};
 #[cfg(test)]
 pub(in crate::store) use place::statements_of_head;
 pub use place::{QueueHead, live_times, measured_times};
-pub use pools::{ConfiguredPool, PoolRow, Pools, StartPlace, pool_rows, queued_up_to};
+pub use pools::{ConfiguredPool, PoolRow, Pools, StartTarget, pool_rows, queued_up_to};

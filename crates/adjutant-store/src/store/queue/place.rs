@@ -3,7 +3,7 @@
 use crate::store::db::{Connection, params};
 use crate::store::{Run, StoreError};
 use adjutant_core::SteadyTime;
-use adjutant_core::pool::{AHEAD_COUNTED_MAX, Ahead, LiveTime, QueuePlace, queue_place};
+use adjutant_core::pool::{AHEAD_COUNTED_MAX, Ahead, LiveTime, QueuePosition, queue_place};
 use std::collections::BTreeMap;
 
 /// Maximum number of ended runs of a pool whose active times are used, the newest.
@@ -13,20 +13,24 @@ const SEARCHED_RUNS_MAX: u32 = 400;
 
 /// Maximum number of queued runs of a pool that are read to find places.
 const READ_MAX: u32 = 10_000;
-/// Maximum number of owners and agents of a pool, together with their ranks. Places are not found among more.
+/// Maximum number of owners and agents of a pool, together with their ranks. Places are not found
+/// among more.
 const GROUPS_MAX: u32 = 1_000;
 /// Of how many owners and agents the runs are read in one round trip to a server.
 const GROUPS_AT_ONCE: usize = 32;
 
-/// The first queued runs of a pool, up to a number for each rank, owner and agent. Reading them costs the same however many are queued.
+/// The first queued runs of a pool, up to a number for each rank, owner and agent. Reading them
+/// costs the same however many are queued.
 #[derive(Debug, Clone)]
 pub struct QueueHead {
     counted_max: u32,
-    /// The numbers of runs by rank and owner, ascending. `None`: there are too many owners and agents.
+    /// The numbers of runs by rank and owner, ascending. `None`: there are too many owners and
+    /// agents.
     first: Option<BTreeMap<(u8, String), Vec<i64>>>,
 }
 
-/// Each rank, owner and agent of which a run is queued in the pool `?1`, in the order of the index: three seeks for each.
+/// Each rank, owner and agent of which a run is queued in the pool `?1`, in the order of the index:
+/// three seeks for each.
 const GROUPS: &str = "WITH RECURSIVE first (no) AS (
     SELECT (SELECT q.no FROM runs q INDEXED BY runs_queue WHERE q.state = 'queued' AND q.pool = ?1 AND q.after_open = 0
       ORDER BY q.rank, q.owner, q.agent, q.no LIMIT 1)
@@ -40,8 +44,8 @@ const GROUPS: &str = "WITH RECURSIVE first (no) AS (
          AND q.rank > r.rank ORDER BY q.rank, q.owner, q.agent, q.no LIMIT 1))
     FROM first CROSS JOIN runs r ON r.no = first.no)
   SELECT r.rank, r.owner, r.agent FROM first CROSS JOIN runs r ON r.no = first.no LIMIT ?2";
-/// The first queued runs of an owner's agent. As an equality, the condition on the agent would let a server read all runs in the order of
-/// their numbers.
+/// The first queued runs of an owner's agent. As an equality, the condition on the agent would let
+/// a server read all runs in the order of their numbers.
 const FIRST_OF_GROUP: &str = "SELECT no FROM runs INDEXED BY runs_queue WHERE state = 'queued' AND pool = ?1 AND after_open = 0
     AND rank = ?2 AND owner = ?3 AND agent >= ?4 AND agent <= ?4 ORDER BY agent, no LIMIT ?5";
 
@@ -59,10 +63,7 @@ impl QueueHead {
     pub fn read(connection: &Connection, pool: &str) -> Result<Self, StoreError> {
         let groups: Vec<(u8, String, String)> = connection
             .prepare_cached(GROUPS)?
-            .query_map(params![pool, GROUPS_MAX], |row| {
-                Ok((row.get(0)?, row.get(1)?, row.get(2)?))
-            })?
-            .collect::<Result<_, _>>()?;
+            .read_rows(params![pool, GROUPS_MAX])?;
         let counted_max = (READ_MAX / u32::try_from(groups.len()).unwrap_or(u32::MAX).max(1))
             .clamp(1, AHEAD_COUNTED_MAX);
         if groups.len() >= GROUPS_MAX as usize {
@@ -75,11 +76,7 @@ impl QueueHead {
                         (rank, owner, agent): &(u8, String, String)|
          -> Result<Vec<i64>, StoreError> {
             let mut statement = connection.prepare_cached(FIRST_OF_GROUP)?;
-            Ok(statement
-                .query_map(params![pool, rank, owner, agent, counted_max], |row| {
-                    row.get(0)
-                })?
-                .collect::<Result<_, _>>()?)
+            Ok(statement.read_rows(params![pool, rank, owner, agent, counted_max])?)
         };
         let mut first = BTreeMap::<(u8, String), Vec<i64>>::new();
         for part in groups.chunks(GROUPS_AT_ONCE) {
@@ -99,9 +96,10 @@ impl QueueHead {
         })
     }
 
-    /// Returns the place of a queued run of the pool that waits for no other run. `None`: there are too many owners and agents.
+    /// Returns the place of a queued run of the pool that waits for no other run. `None`: there are
+    /// too many owners and agents.
     #[must_use]
-    pub fn place(&self, run: &Run) -> Option<QueuePlace> {
+    pub fn place(&self, run: &Run) -> Option<QueuePosition> {
         let (rank, owner) = (run.rank.number(), run.owner.to_string());
         let counted = |runs: &Vec<i64>| runs.len() as u64;
         let first = self.first.as_ref()?;
@@ -132,12 +130,11 @@ impl QueueHead {
 pub fn measured_times(connection: &Connection, pool: &str) -> Result<Vec<i64>, StoreError> {
     let sql = "SELECT active_ms FROM (SELECT active_ms, pool, started_at FROM runs INDEXED BY runs_finished WHERE state = 'finished'
          ORDER BY ended_at DESC LIMIT ?2) AS ended WHERE pool = ?1 AND started_at IS NOT NULL LIMIT ?3";
-    let times = connection
-        .prepare_cached(sql)?
-        .query_map(params![pool, SEARCHED_RUNS_MAX, MEASURED_MAX], |row| {
-            row.get(0)
-        })?
-        .collect::<Result<_, _>>()?;
+    let times = connection.prepare_cached(sql)?.read_rows(params![
+        pool,
+        SEARCHED_RUNS_MAX,
+        MEASURED_MAX
+    ])?;
     Ok(times)
 }
 
@@ -152,17 +149,13 @@ pub fn live_times(
 ) -> Result<Vec<LiveTime>, StoreError> {
     let sql = "SELECT active_ms, active_since, estimate_ms FROM runs INDEXED BY runs_live
          WHERE state IN ('starting', 'running', 'stopping') AND pool = ?1 AND holding = 0";
-    let times = connection
-        .prepare_cached(sql)?
-        .query_map([pool], |row| {
-            let since = row
-                .get::<Option<i64>>(1)?
-                .map_or(0, |since| now.ms_since(SteadyTime(since)));
-            Ok(LiveTime {
-                active_ms: row.get::<i64>(0)? + since,
-                estimate_ms: row.get(2)?,
-            })
-        })?
-        .collect::<Result<_, _>>()?;
-    Ok(times)
+    let rows: Vec<(i64, Option<SteadyTime>, Option<i64>)> =
+        connection.prepare_cached(sql)?.read_rows([pool])?;
+    let times = rows
+        .into_iter()
+        .map(|(active_ms, since, estimate_ms)| LiveTime {
+            active_ms: active_ms + since.map_or(0, |since| now.ms_since(since)),
+            estimate_ms,
+        });
+    Ok(times.collect())
 }

@@ -2,11 +2,11 @@
 
 use super::limits::usage_limits;
 use super::memory::Held;
-use crate::store::db::{Connection, params};
+use crate::store::db::{self, Columns, Connection, params, row, select};
 use crate::store::events::append_of_pool;
 use crate::store::runs::HostLease;
 use crate::store::{StoreError, Tx};
-use adjutant_core::pool::{PoolChange, PoolLimits, PoolPlace};
+use adjutant_core::pool::{PoolChange, PoolLimits, PoolTarget};
 use adjutant_core::{EventKind, PoolName, Principal, SteadyTime, Time};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,12 +15,12 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct ConfiguredPool {
     pub slots: u64,
     pub keep_slot: bool,
-    pub place: PoolPlace,
+    pub place: PoolTarget,
 }
 
 /// Where runs are to start.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StartPlace {
+pub enum StartTarget {
     /// The hub's own machine.
     Here,
     /// A runner, which serves these pools. `held`: what the load of its machine delays.
@@ -32,7 +32,7 @@ pub enum StartPlace {
     },
 }
 
-impl StartPlace {
+impl StartTarget {
     /// Returns the runner and its lease. `None`: the hub's own machine.
     #[must_use]
     pub fn host(&self) -> Option<HostLease<'_>> {
@@ -61,7 +61,7 @@ impl StartPlace {
 
     /// Returns whether runs of a pool start there.
     #[must_use]
-    pub fn serves(&self, pool: &str, place: PoolPlace) -> bool {
+    pub fn serves(&self, pool: &str, place: PoolTarget) -> bool {
         match self {
             Self::Here => !place.is_on_runners(),
             Self::Runner { pools, .. } => place.is_on_runners() && pools.contains(pool),
@@ -81,14 +81,16 @@ pub struct Pools {
     pub held: Held,
 }
 
-/// What was changed about one pool.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PoolRow {
-    pub name: String,
-    pub slots: Option<u64>,
-    pub is_paused: bool,
-    pub changed_by: String,
-    pub changed_at: Time,
+row! {
+    /// What was changed about one pool.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct PoolRow {
+        pub name: String,
+        pub slots: Option<u64> as slots,
+        pub is_paused: bool,
+        pub changed_by: String,
+        pub changed_at: Time,
+    }
 }
 
 impl Pools {
@@ -136,23 +138,14 @@ impl Pools {
 /// # Errors
 /// A failure of the store.
 pub fn pool_rows(connection: &Connection) -> Result<Vec<PoolRow>, StoreError> {
-    let rows = connection
-        .prepare_cached(
-            "SELECT name, slots, is_paused, changed_by, changed_at FROM pools ORDER BY name",
-        )?
-        .query_map([], |row| {
-            Ok(PoolRow {
-                name: row.get(0)?,
-                slots: row
-                    .get::<Option<i64>>(1)?
-                    .and_then(|slots| u64::try_from(slots).ok()),
-                is_paused: row.get(2)?,
-                changed_by: row.get(3)?,
-                changed_at: Time(row.get(4)?),
-            })
-        })?
-        .collect::<Result<_, _>>()?;
-    Ok(rows)
+    Ok(connection
+        .prepare_cached(select!(PoolRow, "FROM pools ORDER BY name"))?
+        .read_rows([])?)
+}
+
+fn slots(columns: &mut Columns<'_>) -> db::Result<Option<u64>> {
+    let slots: Option<i64> = columns.value()?;
+    Ok(slots.and_then(|slots| u64::try_from(slots).ok()))
 }
 
 /// Counts the queued runs of a pool that wait for no other run, up to a number.
@@ -161,15 +154,15 @@ pub fn pool_rows(connection: &Connection) -> Result<Vec<PoolRow>, StoreError> {
 /// A failure of the store.
 pub fn queued_up_to(connection: &Connection, pool: &str, max: u64) -> Result<u64, StoreError> {
     let sql = "SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_queue WHERE state = 'queued' AND pool = ?1 AND after_open = 0 LIMIT ?2) AS counted";
-    let count: i64 = connection.prepare_cached(sql)?.query_row(
-        params![pool, i64::try_from(max).unwrap_or(i64::MAX)],
-        |row| row.get(0),
-    )?;
+    let count: i64 = connection
+        .prepare_cached(sql)?
+        .read_row(params![pool, i64::try_from(max).unwrap_or(i64::MAX)])?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
 impl Tx<'_> {
-    /// Changes the slots of a pool (`None`: as configured), or pauses or resumes it. Each of `changes` is an event.
+    /// Changes the slots of a pool (`None`: as configured), or pauses or resumes it. Each of
+    /// `changes` is an event.
     ///
     /// # Errors
     /// A failure of the store.

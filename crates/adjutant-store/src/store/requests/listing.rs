@@ -1,28 +1,20 @@
 //! Lists of requests.
 
-use super::request::Request;
-use super::row::{COLUMNS, FROM, FROM_OPEN, FROM_OPEN_OF_RUN, read, read_escalated};
-use crate::store::db::{Connection, params};
-use crate::store::ids::request_id;
+use super::request::{Request, escalated};
+use super::row::{FROM, FROM_OPEN, FROM_OPEN_OF_RUN, list};
+use crate::store::db::{self, Columns, Connection, Record, params, row};
 use crate::store::{Run, StoreError};
 use adjutant_core::{EventKind, Principal, RequestId, RequestNo, RunId, SteadyTime, limits};
 
 /// Reads the open requests of all descendants of a run, oldest first.
-pub(in crate::store) fn requests_below(
+fn requests_below(
     connection: &Connection,
     run: RunId,
     limit: u32,
 ) -> Result<Vec<Request>, StoreError> {
-    connection
-        .prepare_cached(&format!(
-            "{COLUMNS} {FROM_OPEN_OF_RUN} WHERE q.status = 'pending' AND NOT (r.state = 'stopping' AND r.stop_reason = 'cancelled') AND q.run IN (
+    list(connection, &format!("{FROM_OPEN_OF_RUN} WHERE q.status = 'pending' AND NOT (r.state = 'stopping' AND r.stop_reason = 'cancelled') AND q.run IN (
              WITH RECURSIVE below (id) AS (SELECT id FROM runs WHERE parent = ?1 UNION SELECT r.id FROM runs r JOIN below b ON r.parent = b.id)
-             SELECT id FROM below) ORDER BY q.no LIMIT ?2"
-        ))?
-        .query_map(params![run.to_string(), limit], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+             SELECT id FROM below) ORDER BY q.no LIMIT ?2"), params![run.to_string(), limit])
 }
 
 /// Reads the open approvals of all runs of a tree, oldest first.
@@ -30,22 +22,30 @@ pub(in crate::store) fn open_approvals_of_tree(
     connection: &Connection,
     root: RunId,
 ) -> Result<Vec<Request>, StoreError> {
-    connection
-        .prepare_cached(&format!("{COLUMNS} {FROM_OPEN} WHERE q.status = 'pending' AND q.kind = 'approval' AND r.root = ?1 ORDER BY q.no"))?
-        .query_map([root.to_string()], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+    list(
+        connection,
+        &format!(
+            "{FROM_OPEN} WHERE q.status = 'pending' AND q.kind = 'approval' AND r.root = ?1 ORDER BY q.no"
+        ),
+        [root.to_string()],
+    )
 }
 
-/// An open request, as escalation sees it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WaitingRequest {
-    pub no: RequestNo,
-    pub id: RequestId,
-    pub waits_since: SteadyTime,
-    /// The people to whom it was escalated.
-    pub escalated: Vec<String>,
+row! {
+    /// An open request, as escalation sees it.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct WaitingRequest as q, named "request Q{}: to whom it was escalated" {
+        pub no: RequestNo,
+        pub id: RequestId,
+        pub waits_since: SteadyTime,
+        /// The people to whom it was escalated.
+        pub escalated: Vec<String> as names_of_escalated,
+    }
+}
+
+fn names_of_escalated(columns: &mut Columns<'_>) -> db::Result<Vec<String>> {
+    let people = escalated(columns)?;
+    Ok(people.into_iter().map(|(name, _)| name).collect())
 }
 
 /// Reads the oldest `limit` open requests of all runs after `after`.
@@ -57,30 +57,12 @@ pub fn waiting_requests(
     after: RequestNo,
     limit: u32,
 ) -> Result<Vec<WaitingRequest>, StoreError> {
-    let rows: Vec<(i64, String, i64, Option<String>)> = connection
-        .prepare_cached(&format!(
-            "SELECT q.no, q.id, q.waits_since, q.escalated {FROM_OPEN} WHERE q.status = 'pending' AND q.waits_since IS NOT NULL AND q.no > ?1
-             ORDER BY q.no LIMIT ?2"
-        ))?
-        .query_map(params![after.0, limit], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?)))?
-        .collect::<Result<_, _>>()?;
-    let read = |(no, id, waits_since, escalated): (i64, String, i64, Option<String>)| {
-        let people = escalated.map_or(Some(Vec::new()), |written| read_escalated(&written));
-        let people = people.ok_or_else(|| {
-            StoreError::Corrupt(format!(
-                "request {}: to whom it was escalated",
-                RequestNo(no)
-            ))
-        })?;
-        let escalated = people.into_iter().map(|(name, _)| name).collect();
-        Ok(WaitingRequest {
-            no: RequestNo(no),
-            id: request_id(&id)?,
-            waits_since: SteadyTime(waits_since),
-            escalated,
-        })
-    };
-    rows.into_iter().map(read).collect()
+    let sql = WaitingRequest::select(&format!(
+        "{FROM_OPEN} WHERE q.status = 'pending' AND q.no > ?1 ORDER BY q.no LIMIT ?2"
+    ));
+    Ok(connection
+        .prepare_cached(&sql)?
+        .read_rows(params![after.0, limit])?)
 }
 
 /// Reads the newest `limit` approvals of all runs, oldest first.
@@ -88,14 +70,11 @@ pub fn waiting_requests(
 /// # Errors
 /// A failure of the store.
 pub fn newest_approvals(connection: &Connection, limit: u32) -> Result<Vec<Request>, StoreError> {
-    let mut newest: Vec<Request> = connection
-        .prepare_cached(&format!(
-            "{COLUMNS} {FROM} WHERE q.kind = 'approval' ORDER BY q.no DESC LIMIT ?1"
-        ))?
-        .query_map([limit], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect::<Result<_, _>>()?;
+    let mut newest: Vec<Request> = list(
+        connection,
+        &format!("{FROM} WHERE q.kind = 'approval' ORDER BY q.no DESC LIMIT ?1"),
+        [limit],
+    )?;
     newest.reverse();
     Ok(newest)
 }
@@ -112,17 +91,15 @@ pub fn requests_of(
 ) -> Result<Vec<Request>, StoreError> {
     let from = if all { FROM } else { FROM_OPEN_OF_RUN };
     let open = if all { "" } else { "AND q.status = 'pending'" };
-    connection
-        .prepare_cached(&format!(
-            "{COLUMNS} {from} WHERE q.run = ?1 {open} ORDER BY q.no LIMIT ?2"
-        ))?
-        .query_map(params![run.to_string(), limit], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+    list(
+        connection,
+        &format!("{from} WHERE q.run = ?1 {open} ORDER BY q.no LIMIT ?2"),
+        params![run.to_string(), limit],
+    )
 }
 
-/// Reads the newest `limit` settled requests of a run, or (`all`) requests in any state, oldest first.
+/// Reads the newest `limit` settled requests of a run, or (`all`) requests in any state, oldest
+/// first.
 ///
 /// # Errors
 /// A failure of the store.
@@ -133,14 +110,11 @@ pub fn newest_of(
     limit: u32,
 ) -> Result<Vec<Request>, StoreError> {
     let settled = if all { "" } else { "AND q.status <> 'pending'" };
-    let mut newest: Vec<Request> = connection
-        .prepare_cached(&format!(
-            "{COLUMNS} {FROM} WHERE q.run = ?1 {settled} ORDER BY q.no DESC LIMIT ?2"
-        ))?
-        .query_map(params![run.to_string(), limit], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect::<Result<_, _>>()?;
+    let mut newest: Vec<Request> = list(
+        connection,
+        &format!("{FROM} WHERE q.run = ?1 {settled} ORDER BY q.no DESC LIMIT ?2"),
+        params![run.to_string(), limit],
+    )?;
     newest.reverse();
     Ok(newest)
 }
@@ -154,18 +128,16 @@ pub fn unread_of(
     run: RunId,
     limit: u32,
 ) -> Result<Vec<Request>, StoreError> {
-    connection
-        .prepare_cached(&format!(
-            "{COLUMNS} {FROM} WHERE q.run = ?1 AND q.status = 'answered' ORDER BY q.no LIMIT ?2"
-        ))?
-        .query_map(params![run.to_string(), limit], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+    list(
+        connection,
+        &format!("{FROM} WHERE q.run = ?1 AND q.status = 'answered' ORDER BY q.no LIMIT ?2"),
+        params![run.to_string(), limit],
+    )
 }
 
-/// Reads the settled requests that a new attempt's prompt must report: those that no started attempt has received.
-/// A request whose answer was read, or whose end was reported, counts as received.
+/// Reads the settled requests that a new attempt's prompt must report: those that no started
+/// attempt has received. A request whose answer was read, or whose end was reported, counts as
+/// received.
 ///
 /// # Errors
 /// A failure of the store.
@@ -174,19 +146,12 @@ pub fn undelivered_of(
     run: RunId,
     limit: u32,
 ) -> Result<Vec<Request>, StoreError> {
-    connection
-        .prepare_cached(&format!(
-            "{COLUMNS} {FROM} WHERE q.run = ?1 AND q.held = 0 AND (q.status = 'answered' OR q.status IN ('expired', 'withdrawn') AND NOT EXISTS (
-             SELECT 1 FROM attempts a WHERE a.run = q.run AND a.n = q.told AND a.started_at IS NOT NULL)) ORDER BY q.no LIMIT ?2"
-        ))?
-        .query_map(params![run.to_string(), limit], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+    list(connection, &format!("{FROM} WHERE q.run = ?1 AND q.held = 0 AND (q.status = 'answered' OR q.status IN ('expired', 'withdrawn') AND NOT EXISTS (
+             SELECT 1 FROM attempts a WHERE a.run = q.run AND a.n = q.told AND a.started_at IS NOT NULL)) ORDER BY q.no LIMIT ?2"), params![run.to_string(), limit])
 }
 
-/// Returns whether a run that announced its stop has a blocking request that was settled since or whose answer was
-/// not delivered.
+/// Returns whether a run that announced its stop has a blocking request that was settled since or
+/// whose answer was not delivered.
 pub(in crate::store) fn has_settled_since_stop(
     connection: &Connection,
     run: RunId,
@@ -203,14 +168,12 @@ pub(in crate::store) fn has_settled_since_stop(
         EventKind::RequestWithdrawn.word(),
         EventKind::DelegationEnded.word()
     ];
-    Ok(connection
-        .prepare_cached(sql)?
-        .query_row(words, |row| row.get(0))?)
+    Ok(connection.prepare_cached(sql)?.read_row(words)?)
 }
 
-/// Reads up to `limit` requests of a run without an outcome: first delegations whose child has not ended, unless a
-/// new attempt's prompt reports the approval (see [`undelivered_of`]), then undecided requests, blocking ones
-/// first. Also returns the number of further requests.
+/// Reads up to `limit` requests of a run without an outcome: first delegations whose child has not
+/// ended, unless a new attempt's prompt reports the approval (see [`undelivered_of`]), then
+/// undecided requests, blocking ones first. Also returns the number of further requests.
 ///
 /// # Errors
 /// A failure of the store.
@@ -219,22 +182,14 @@ pub fn unsettled_of(
     run: &Run,
     limit: usize,
 ) -> Result<(Vec<Request>, usize), StoreError> {
-    let at_work = format!(
-        "{COLUMNS} FROM runs c CROSS JOIN requests q ON q.child = c.id CROSS JOIN runs r ON r.id = q.run
-         WHERE c.parent = ?1 AND q.run = ?1 AND q.outcome IS NULL AND (q.held = 1 OR q.status = 'retrieved') ORDER BY q.no LIMIT ?2"
-    );
+    let at_work = "FROM runs c CROSS JOIN requests q ON q.child = c.id CROSS JOIN runs r ON r.id = q.run
+         WHERE c.parent = ?1 AND q.run = ?1 AND q.outcome IS NULL AND (q.held = 1 OR q.status = 'retrieved') ORDER BY q.no LIMIT ?2";
     let undecided = format!(
-        "{COLUMNS} {FROM_OPEN_OF_RUN} WHERE q.run = ?1 AND q.status = 'pending' ORDER BY q.blocking DESC, q.no LIMIT ?2"
+        "{FROM_OPEN_OF_RUN} WHERE q.run = ?1 AND q.status = 'pending' ORDER BY q.blocking DESC, q.no LIMIT ?2"
     );
     let id = run.id.to_string();
-    let list = |sql: &str, limit: usize| -> Result<Vec<Request>, StoreError> {
-        let rows: Vec<_> = connection
-            .prepare_cached(sql)?
-            .query_map(params![id, limit as i64], read)?
-            .collect::<Result<_, _>>()?;
-        rows.into_iter().collect()
-    };
-    let mut found = list(&at_work, limits::OPEN_REQUESTS_MAX)?;
+    let list = |rest: &str, limit: usize| list(connection, rest, params![id, limit as i64]);
+    let mut found = list(at_work, limits::OPEN_REQUESTS_MAX)?;
     let all = found.len() + usize::try_from(run.pending).unwrap_or(0);
     found.truncate(limit);
     found.extend(list(&undecided, limit - found.len())?);
@@ -250,8 +205,8 @@ pub enum RequestsOf<'a> {
     Answerer(&'a Principal),
 }
 
-/// Reads up to `limit` requests after one, oldest first, only open ones unless `all`. Also returns the number of
-/// further requests.
+/// Reads up to `limit` requests after one, oldest first, only open ones unless `all`. Also returns
+/// the number of further requests.
 ///
 /// # Errors
 /// A failure of the store.
@@ -277,20 +232,55 @@ pub fn requests_page(
         (from_open, "q.status = 'pending'")
     };
     let rest = format!("{from} WHERE {open} AND {condition} AND q.no > ?2");
-    let found: Vec<Request> = connection
-        .prepare_cached(&format!("{COLUMNS} {rest} ORDER BY q.no LIMIT ?3"))?
-        .query_map(params![whose, after.0, limit], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect::<Result<_, _>>()?;
+    let found: Vec<Request> = list(
+        connection,
+        &format!("{rest} ORDER BY q.no LIMIT ?3"),
+        params![whose, after.0, limit],
+    )?;
     let more = match found.last() {
         Some(last) if found.len() == limit as usize => {
             let more: i64 = connection
                 .prepare_cached(&format!("SELECT count(*) {rest}"))?
-                .query_row(params![whose, last.no.0], |row| row.get(0))?;
+                .read_row(params![whose, last.no.0])?;
             u64::try_from(more).unwrap_or(0)
         }
         _ => 0,
     };
     Ok((found, more))
+}
+
+/// Reads the pending requests whose deadline has passed, those of the earliest first.
+///
+/// # Errors
+/// A failure of the store.
+pub(in crate::store) fn due_requests(
+    connection: &Connection,
+    now: SteadyTime,
+) -> Result<Vec<Request>, StoreError> {
+    list(
+        connection,
+        &format!(
+            "{FROM_OPEN} WHERE q.status = 'pending' AND q.expires_at <= ?1 ORDER BY q.expires_at LIMIT 500"
+        ),
+        [now.0],
+    )
+}
+
+/// Reads the open requests of everything below a run, oldest first.
+///
+/// # Errors
+/// A failure of the store.
+pub fn open_below(
+    connection: &Connection,
+    run: RunId,
+    limit: u32,
+) -> Result<Vec<Request>, StoreError> {
+    let has_children: bool = connection
+        .prepare_cached("SELECT EXISTS (SELECT 1 FROM runs WHERE parent = ?1)")?
+        .read_row([run.to_string()])?;
+    if has_children {
+        requests_below(connection, run, limit)
+    } else {
+        Ok(Vec::new())
+    }
 }

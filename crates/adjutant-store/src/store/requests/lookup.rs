@@ -1,7 +1,7 @@
 //! Finds requests by id, number, child run or group.
 
 use super::request::Request;
-use super::row::{COLUMNS, FROM, one, read};
+use super::row::{FROM, list, one};
 use crate::store::StoreError;
 use crate::store::db::Connection;
 use adjutant_core::{RequestId, RequestNo, RunId};
@@ -33,7 +33,7 @@ pub fn has_requests(connection: &Connection, run: RunId) -> Result<bool, StoreEr
     let sql = "SELECT EXISTS (SELECT 1 FROM requests INDEXED BY requests_run WHERE run = ?1)";
     Ok(connection
         .prepare_cached(sql)?
-        .query_row([run.to_string()], |row| row.get(0))?)
+        .read_row([run.to_string()])?)
 }
 
 /// Reads one request by its short number.
@@ -58,12 +58,9 @@ pub fn requests_together(
     let Some(group) = request.group else {
         return Ok(vec![request.clone()]);
     };
-    connection
-        .prepare_cached(&format!(
-            "{COLUMNS} {FROM} WHERE q.group_no = ?1 ORDER BY q.no"
-        ))?
-        .query_map([group.first.0], read)?
-        .collect::<Result<Vec<_>, _>>()?
-        .into_iter()
-        .collect()
+    list(
+        connection,
+        &format!("{FROM} WHERE q.group_no = ?1 ORDER BY q.no"),
+        [group.first.0],
+    )
 }

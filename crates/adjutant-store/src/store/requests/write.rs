@@ -3,17 +3,14 @@
 use super::listing::requests_of;
 use super::lookup::request_by_id;
 use super::request::{Group, NewRequest, Request};
-use super::row::{COLUMNS, FROM_OPEN, read, write_escalated};
+use super::row::write_escalated;
 use crate::store::db::params;
 use crate::store::subject::{self, DecisionRow};
-use crate::store::{
-    Run, StoreError, Topic, Tx, append_event, has_queued_messages, outlook, run_by_id,
-};
-use adjutant_core::request::apply;
-use adjutant_core::run::{Blocking, Retention, resumes_now};
+use crate::store::{Run, StoreError, Topic, Tx, append_event, run_by_id};
+use adjutant_core::cascade::{Step, effects_of_request};
 use adjutant_core::{
     AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestId, RequestNo,
-    RequestState, RunEvent, RunId, Subject, limits,
+    RequestState, RunId, RunState, Subject, Time, limits,
 };
 
 /// Returns the event that records one step of a request: its kind, its author and its text.
@@ -55,7 +52,8 @@ fn event_of(
     })
 }
 
-/// Returns the text of the event of a new request. That of an approval names everything that it allows.
+/// Returns the text of the event of a new request. That of an approval names everything that it
+/// allows.
 fn asked_text(new: &NewRequest) -> String {
     let text = crate::store::events::first_line(&new.question);
     match new.subject {
@@ -69,39 +67,90 @@ fn asked_text(new: &NewRequest) -> String {
     }
 }
 
+/// Refuses a request of a run that is not live or has too many open ones.
+fn check_can_ask(run: &Run) -> Result<(), Denied> {
+    match run.state {
+        state if state.is_live() && run.pending < limits::OPEN_REQUESTS_MAX as i64 => Ok(()),
+        state if state.is_live() => Err(Denied::Limit {
+            what: "open requests of one run",
+            limit: limits::OPEN_REQUESTS_MAX as u64,
+        }),
+        RunState::Finished(outcome) => Err(Denied::RunFinished {
+            run: run.name.clone(),
+            outcome,
+        }),
+        state => Err(Denied::WrongState {
+            run: run.name.clone(),
+            state: state.word(),
+            wanted: "asking",
+        }),
+    }
+}
+
+impl NewRequest {
+    /// Returns the request as it is stored.
+    fn as_asked(&self, no: RequestNo, run: &Run, at: Time) -> Request {
+        Request {
+            id: self.id,
+            no,
+            run: run.id,
+            run_name: run.name.clone(),
+            owner: run.owner.clone(),
+            subject: self.subject.clone(),
+            question: self.question.clone(),
+            own_id: self.own_id.clone(),
+            context: self.context.clone(),
+            clarification: self.clarification.clone(),
+            options: self.options.clone(),
+            default: self.default.clone(),
+            blocking: self.blocking,
+            by_block: self.by_block,
+            group: None,
+            delivered_to: None,
+            child: None,
+            outcome: None,
+            held: false,
+            patience_ms: self.patience_ms,
+            state: RequestState::Pending,
+            asked_at: at,
+            expires_at: self.expires_at,
+            escalated: Vec::new(),
+        }
+    }
+}
+
 impl Tx<'_> {
     /// Opens a request of a live run.
     ///
     /// # Errors
-    /// `RunFinished` or `WrongState` if the run is not live, `Limit` if it has too many open requests.
+    /// `RunFinished` or `WrongState` if the run is not live, `Limit` if it has too many open
+    /// requests.
     pub fn ask(&mut self, run: &Run, new: &NewRequest) -> Result<Request, StoreError> {
-        match run.state {
-            state if state.is_live() => {}
-            adjutant_core::RunState::Finished(outcome) => {
-                return Err(Denied::RunFinished {
-                    run: run.name.clone(),
-                    outcome,
-                }
-                .into());
-            }
-            state => {
-                return Err(Denied::WrongState {
-                    run: run.name.clone(),
-                    state: state.word(),
-                    wanted: "asking",
-                }
-                .into());
-            }
-        }
-        if run.pending >= limits::OPEN_REQUESTS_MAX as i64 {
-            return Err(Denied::Limit {
-                what: "open requests of one run",
-                limit: limits::OPEN_REQUESTS_MAX as u64,
-            }
-            .into());
-        }
+        check_can_ask(run)?;
         self.supersede_report(run)?;
         self.wake_by(new.expires_at);
+        let no = self.insert_request(run, new)?;
+        self.notify(Topic::Asked);
+        self.notify_ancestors(run)?;
+        let seq = append_event(
+            self,
+            EventKind::RequestAsked,
+            run.id,
+            &run.owner.to_string(),
+            Some(new.id),
+            &Principal::Run(run.id).to_string(),
+            &format!("{no} {}", asked_text(new)),
+        )?;
+        self.prepare(
+            "UPDATE runs SET pending = pending + 1, blocking_pending = blocking_pending + ?2, last_seq = ?3, updated_at = ?4,
+             active_ms = active_ms + CASE WHEN ?2 = 1 THEN larger(0, ?5 - coalesce(active_since, ?5)) ELSE 0 END,
+             active_since = CASE WHEN ?2 = 1 THEN NULL ELSE active_since END WHERE id = ?1",
+        )?
+        .run(params![run.id.to_string(), new.blocking, seq.0, self.now().0, self.steady().0])?;
+        Ok(new.as_asked(no, run, self.now()))
+    }
+
+    fn insert_request(&self, run: &Run, new: &NewRequest) -> Result<RequestNo, StoreError> {
         let corrupt = |error: serde_json::Error| StoreError::Corrupt(error.to_string());
         let options = serde_json::to_string(&new.options).map_err(corrupt)?;
         let no = self.prepare(
@@ -126,51 +175,7 @@ impl Tx<'_> {
             new.clarification.as_ref().map(subject::write_clarification).transpose().map_err(corrupt)?,
             self.steady().0
         ])?;
-        let no = RequestNo(no);
-        self.notify(Topic::Asked);
-        self.notify_ancestors(run)?;
-        let seq = append_event(
-            self,
-            EventKind::RequestAsked,
-            run.id,
-            &run.owner.to_string(),
-            Some(new.id),
-            &Principal::Run(run.id).to_string(),
-            &format!("{no} {}", asked_text(new)),
-        )?;
-        self.prepare(
-            "UPDATE runs SET pending = pending + 1, blocking_pending = blocking_pending + ?2, last_seq = ?3, updated_at = ?4,
-             active_ms = active_ms + CASE WHEN ?2 = 1 THEN larger(0, ?5 - coalesce(active_since, ?5)) ELSE 0 END,
-             active_since = CASE WHEN ?2 = 1 THEN NULL ELSE active_since END WHERE id = ?1",
-        )?
-        .run(params![run.id.to_string(), new.blocking, seq.0, self.now().0, self.steady().0])?;
-        Ok(Request {
-            id: new.id,
-            no,
-            run: run.id,
-            run_name: run.name.clone(),
-            owner: run.owner.clone(),
-            subject: new.subject.clone(),
-            question: new.question.clone(),
-            own_id: new.own_id.clone(),
-            context: new.context.clone(),
-            clarification: new.clarification.clone(),
-            options: new.options.clone(),
-            default: new.default.clone(),
-            blocking: new.blocking,
-            by_block: new.by_block,
-            group: None,
-            delivered_to: None,
-            child: None,
-            outcome: None,
-            held: false,
-            patience_ms: new.patience_ms,
-            state: RequestState::Pending,
-            asked_at: self.now(),
-            expires_at: new.expires_at,
-            waits_since: Some(self.steady()),
-            escalated: Vec::new(),
-        })
+        Ok(RequestNo(no))
     }
 
     /// Opens several requests of a live run as one group. Either all are opened or none.
@@ -213,48 +218,9 @@ impl Tx<'_> {
         Ok(asked)
     }
 
-    /// Applies an event to a request and records it. Returns the updated request.
-    ///
-    /// # Errors
-    /// The core rejects the event.
-    pub fn advance_request(
-        &mut self,
-        request: &Request,
-        event: RequestEvent,
-    ) -> Result<Request, StoreError> {
-        let next = apply(&request.state, &request.terms(), event, self.moment())?;
-        self.apply_states(request, &[next])
-    }
-
-    /// Like [`Tx::advance_request`], for a request whose asker waits: an answer is retrieved at once and passed to the
-    /// waiting call. The history has both events.
-    ///
-    /// # Errors
-    /// The core rejects the event.
-    pub fn answer_waiting_call(
-        &mut self,
-        request: &Request,
-        event: RequestEvent,
-    ) -> Result<Request, StoreError> {
-        self.connection()
-            .announce(|connection| has_queued_messages(connection, request.run));
-        let answered = apply(&request.state, &request.terms(), event, self.moment())?;
-        let retrieved = apply(
-            &answered,
-            &request.terms(),
-            RequestEvent::Retrieve,
-            self.moment(),
-        )?;
-        let settled = self.apply_states(request, &[answered, retrieved])?;
-        // If messages are queued, the waiting call reads them together with the answer by itself.
-        if !has_queued_messages(self.connection(), request.run)? {
-            self.deliver_settled(&settled);
-        }
-        Ok(settled)
-    }
-
-    /// Records the states through which a request passes.
-    fn apply_states(
+    /// Records the states through which a request passes. What follows for its run is named.
+    /// Returns the updated request.
+    pub(in crate::store) fn write_states(
         &mut self,
         request: &Request,
         states: &[RequestState],
@@ -270,43 +236,9 @@ impl Tx<'_> {
         let Some((_, last)) = steps.last().copied() else {
             return Ok(request.clone());
         };
-        let answer = last.answer();
-        let row = answer
-            .map(|answer| DecisionRow::of(&answer.decision))
-            .transpose()
-            .map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        let retrieved_at = if let RequestState::Retrieved { at, .. } = last {
-            Some(at.0)
-        } else {
-            None
-        };
-        let ended_at = if let RequestState::Expired { at } | RequestState::Withdrawn { at } = last {
-            Some(at.0)
-        } else {
-            None
-        };
+        self.update_state(request, last)?;
         let was_pending = i64::from(request.state == RequestState::Pending);
         let was_blocking = i64::from(request.blocking && was_pending == 1);
-        if was_blocking == 1 {
-            self.announce_estimate_check(request.run);
-        }
-        self
-            .prepare(
-                "UPDATE requests SET status = ?2, answer = ?3, answered_by = ?4, answered_at = ?5, retrieved_at = ?6, ended_at = ?7, verdict = ?9, changes = ?10
-                 WHERE id = ?1 AND status = ?8 AND (status = 'pending' OR status = 'answered' AND ?2 IN ('answered', 'retrieved'))",
-            )?
-            .run_on_one(params![
-                request.id.to_string(),
-                last.word(),
-                row.as_ref().map(|row| row.answer.as_str()),
-                answer.map(|a| a.by.to_string()),
-                answer.map(|a| a.at.0),
-                retrieved_at,
-                ended_at,
-                request.state.word(),
-                row.as_ref().and_then(|row| row.verdict.as_deref()),
-                row.as_ref().and_then(|row| row.changes.as_deref())
-            ])?;
         let (owner, mut seq, mut unread) = (request.owner.to_string(), EventSeq(0), 0);
         for (from, to) in &steps {
             let (kind, by, text) = event_of(request, from, to)?;
@@ -334,14 +266,51 @@ impl Tx<'_> {
         .run(params![request.run.to_string(), was_pending, was_blocking, unread, seq.0, self.now().0, self.steady().0])?;
         self.notify(Topic::Request(request.id));
         self.notify(Topic::Answer(request.run, request.id));
-        if was_blocking == 1 {
-            self.schedule_estimate_check(request.run)?;
-            self.resume_settled(request.run, true)?;
+        for effect in effects_of_request(request.blocking, &request.state, last) {
+            let run = request.run;
+            self.then(Step::Effect { run, effect });
         }
         Ok(Request {
             state: last.clone(),
             ..request.clone()
         })
+    }
+
+    /// Stores the last state of a request. Fails if the request has changed since it was read.
+    fn update_state(&self, request: &Request, last: &RequestState) -> Result<(), StoreError> {
+        let answer = last.answer();
+        let row = answer
+            .map(|answer| DecisionRow::of(&answer.decision))
+            .transpose()
+            .map_err(|error| StoreError::Corrupt(error.to_string()))?;
+        let retrieved_at = if let RequestState::Retrieved { at, .. } = last {
+            Some(at.0)
+        } else {
+            None
+        };
+        let ended_at = if let RequestState::Expired { at } | RequestState::Withdrawn { at } = last {
+            Some(at.0)
+        } else {
+            None
+        };
+        self
+            .prepare(
+                "UPDATE requests SET status = ?2, answer = ?3, answered_by = ?4, answered_at = ?5, retrieved_at = ?6, ended_at = ?7, verdict = ?9, changes = ?10
+                 WHERE id = ?1 AND status = ?8 AND (status = 'pending' OR status = 'answered' AND ?2 IN ('answered', 'retrieved'))",
+            )?
+            .run_on_one(params![
+                request.id.to_string(),
+                last.word(),
+                row.as_ref().map(|row| row.answer.as_str()),
+                answer.map(|a| a.by.to_string()),
+                answer.map(|a| a.at.0),
+                retrieved_at,
+                ended_at,
+                request.state.word(),
+                row.as_ref().and_then(|row| row.verdict.as_deref()),
+                row.as_ref().and_then(|row| row.changes.as_deref())
+            ])?;
+        Ok(())
     }
 
     /// Records that an attempt received the outcome of a request, which then counts as used.
@@ -358,36 +327,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Resumes a stopped run that waits for its blocking requests if none is open any more. `settled`: see
-    /// [`Blocking`].
-    pub(in crate::store) fn resume_settled(
-        &mut self,
-        run: RunId,
-        settled: bool,
-    ) -> Result<(), StoreError> {
-        if outlook(self.connection(), run)?.is_none_or(|outlook| !outlook.waits_for_nothing) {
-            return Ok(());
-        }
-        let run = self.run(run)?;
-        if resumes_now(
-            run.state,
-            Blocking {
-                open: run.is_waiting(),
-                settled,
-            },
-        ) {
-            self.advance(
-                &run,
-                RunEvent::Resumed,
-                Retention { stopped_ms: 0 },
-                "hub",
-                "its questions are settled",
-            )?;
-        }
-        Ok(())
-    }
-
-    /// Withdraws the open requests of an ended run: `all`, or only those that are useless without the run.
+    /// Withdraws the open requests of an ended run: `all`, or only those that are useless without
+    /// the run.
     pub(in crate::store) fn withdraw_requests(
         &mut self,
         run: RunId,
@@ -400,13 +341,17 @@ impl Tx<'_> {
             limits::OPEN_REQUESTS_MAX as u32,
         )? {
             if all || !request.subject.outlives_its_run() {
-                self.advance_request(&request, RequestEvent::Withdraw)?;
+                self.then(Step::Settle {
+                    request: request.id,
+                    event: RequestEvent::Withdraw,
+                });
             }
         }
         Ok(())
     }
 
-    /// Records that an open request was escalated to a person, once. Returns the request, or `None` if it is not open any more.
+    /// Records that an open request was escalated to a person, once. Returns the request, or `None`
+    /// if it is not open any more.
     ///
     /// # Errors
     /// A failure of the store.
@@ -444,20 +389,6 @@ impl Tx<'_> {
         self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?
             .run(params![request.run.to_string(), seq.0, self.now().0])?;
         Ok(Some(request))
-    }
-
-    /// Settles every request whose deadline has passed, and returns the updated requests.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn apply_request_deadlines(&mut self) -> Result<Vec<Request>, StoreError> {
-        let due: Vec<_> = self
-            .prepare(&format!("{COLUMNS} {FROM_OPEN} WHERE q.status = 'pending' AND q.expires_at <= ?1 ORDER BY q.expires_at LIMIT 500"))?
-            .query_map([self.steady().0], read)?
-            .collect::<Result<Vec<_>, _>>()?;
-        due.into_iter()
-            .map(|request| self.advance_request(&request?, RequestEvent::Deadline))
-            .collect()
     }
 
     /// Reads the asking run.

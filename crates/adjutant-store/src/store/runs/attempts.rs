@@ -1,32 +1,35 @@
 //! The attempts of a run.
 
 use super::run::Run;
-use crate::store::db::{Connection, OptionalExtension, Row, params};
+use crate::store::db::{Connection, params, row, select};
+use crate::store::ids::unsigned;
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::result::ResultGap;
-use adjutant_core::run::Retention;
-use adjutant_core::{AttemptNo, EventKind, Exit, RunEvent, RunId, RunState, StopReason, Time};
+use adjutant_core::units::duration;
+use adjutant_core::{AttemptNo, EventKind, Exit, RunId, RunState, StopReason, Time};
 use std::collections::BTreeMap;
 
-/// One attempt.
-#[derive(Debug, Clone)]
-pub struct AttemptRow {
-    pub run: RunId,
-    pub n: AttemptNo,
-    pub token_hash: Vec<u8>,
-    pub claimed_at: Time,
-    pub started_at: Option<Time>,
-    pub ended_at: Option<Time>,
-    /// The number of the last applied fact.
-    pub fact: u64,
-    /// How the agent ended, while its supervisor is still collecting evidence.
-    pub agent_end: Option<String>,
-    /// When the agent ended.
-    pub agent_end_at: Option<Time>,
-    /// The runner that has it. `None`: the hub's own machine.
-    pub host: Option<String>,
-    /// When its lease expired. Facts and calls of the attempt are refused since then.
-    pub lost_at: Option<Time>,
+row! {
+    /// One attempt.
+    #[derive(Debug, Clone)]
+    pub struct AttemptRow, named "an attempt of run {}" {
+        pub run: RunId,
+        pub n: AttemptNo,
+        pub token_hash: Vec<u8>,
+        pub claimed_at: Time,
+        pub started_at: Option<Time>,
+        pub ended_at: Option<Time>,
+        /// The number of the last applied fact.
+        pub fact: u64 as unsigned,
+        /// How the agent ended, while its supervisor is still collecting evidence.
+        pub agent_end: Option<String>,
+        /// When the agent ended.
+        pub agent_end_at: Option<Time>,
+        /// The runner that has it. `None`: the hub's own machine.
+        pub host: Option<String>,
+        /// When its lease expired. Facts and calls of the attempt are refused since then.
+        pub lost_at: Option<Time>,
+    }
 }
 
 /// The runner of an attempt, and how long it may be cut off from the hub.
@@ -36,13 +39,15 @@ pub struct HostLease<'a> {
     pub lease_ms: i64,
 }
 
-/// A live attempt on a runner.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct HostedAttempt {
-    pub run: RunId,
-    pub n: AttemptNo,
-    pub host: String,
-    pub lease_ms: i64,
+row! {
+    /// A live attempt on a runner.
+    #[derive(Debug, Clone, PartialEq, Eq)]
+    pub struct HostedAttempt {
+        pub run: RunId = "runs.id",
+        pub n: AttemptNo = "runs.attempt",
+        pub host: String = "attempts.host",
+        pub lease_ms: i64 = "coalesce(attempts.lease_ms, 0)",
+    }
 }
 
 /// Returns the name of a runner: its host without the identity of its home.
@@ -74,26 +79,15 @@ pub fn attempt_row(
     n: AttemptNo,
 ) -> Result<Option<AttemptRow>, StoreError> {
     Ok(connection
-        .prepare_cached("SELECT token_hash, started_at, ended_at, fact, agent_end, claimed_at, agent_end_at, host, lost_at FROM attempts WHERE run = ?1 AND n = ?2")?
-        .query_row(params![run.to_string(), n.0], |row| {
-            Ok(AttemptRow {
-                run,
-                n,
-                token_hash: row.get(0)?,
-                claimed_at: Time(row.get(5)?),
-                started_at: row.get::<Option<i64>>(1)?.map(Time),
-                ended_at: row.get::<Option<i64>>(2)?.map(Time),
-                fact: u64::try_from(row.get::<i64>(3)?).unwrap_or(0),
-                agent_end: row.get(4)?,
-                agent_end_at: row.get::<Option<i64>>(6)?.map(Time),
-                host: row.get(7)?,
-                lost_at: row.get::<Option<i64>>(8)?.map(Time),
-            })
-        })
-        .optional()?)
+        .prepare_cached(select!(
+            AttemptRow,
+            "FROM attempts WHERE run = ?1 AND n = ?2"
+        ))?
+        .find_row(params![run.to_string(), n.0])?)
 }
 
-/// Returns the runner that has the last attempt of a run. `None`: the hub's own machine, or no attempt.
+/// Returns the runner that has the last attempt of a run. `None`: the hub's own machine, or no
+/// attempt.
 ///
 /// # Errors
 /// A failure of the store.
@@ -102,8 +96,7 @@ pub fn current_host(connection: &Connection, run: RunId) -> Result<Option<String
         "SELECT host FROM attempts WHERE run = ?1 AND n = (SELECT attempt FROM runs WHERE id = ?1)";
     Ok(connection
         .prepare_cached(sql)?
-        .query_row([run.to_string()], |row| row.get(0))
-        .optional()?
+        .find_row([run.to_string()])?
         .flatten())
 }
 
@@ -112,29 +105,10 @@ pub fn current_host(connection: &Connection, run: RunId) -> Result<Option<String
 /// # Errors
 /// A failure of the store.
 pub fn hosted_attempts(connection: &Connection) -> Result<Vec<HostedAttempt>, StoreError> {
-    let sql = "SELECT runs.id, runs.attempt, attempts.host, attempts.lease_ms FROM runs JOIN attempts ON attempts.run = runs.id AND attempts.n = runs.attempt
-        WHERE runs.state IN ('starting', 'running', 'stopping') AND attempts.host IS NOT NULL ORDER BY runs.no";
-    let rows = connection
-        .prepare_cached(sql)?
-        .query_map([], |row| {
-            Ok((
-                row.get::<String>(0)?,
-                row.get::<u32>(1)?,
-                row.get::<String>(2)?,
-                row.get::<Option<i64>>(3)?,
-            ))
-        })?
-        .collect::<Result<Vec<_>, _>>()?;
-    let read = |(run, n, host, lease_ms): (String, u32, String, Option<i64>)| {
-        let run = RunId::parse(&run).map_err(|_| StoreError::Corrupt(format!("run {run}")))?;
-        Ok(HostedAttempt {
-            run,
-            n: AttemptNo(n),
-            host,
-            lease_ms: lease_ms.unwrap_or(0),
-        })
-    };
-    rows.into_iter().map(read).collect()
+    Ok(connection
+        .prepare_cached(select!(HostedAttempt, "FROM runs JOIN attempts ON attempts.run = runs.id AND attempts.n = runs.attempt
+             WHERE runs.state IN ('starting', 'running', 'stopping') AND attempts.host IS NOT NULL ORDER BY runs.no"))?
+        .read_rows([])?)
 }
 
 /// Counts the live attempts of each runner.
@@ -144,11 +118,11 @@ pub fn hosted_attempts(connection: &Connection) -> Result<Vec<HostedAttempt>, St
 pub fn live_by_host(connection: &Connection) -> Result<BTreeMap<String, u64>, StoreError> {
     let sql = "SELECT attempts.host, count(*) FROM runs JOIN attempts ON attempts.run = runs.id AND attempts.n = runs.attempt
         WHERE runs.state IN ('starting', 'running', 'stopping') AND attempts.host IS NOT NULL GROUP BY attempts.host";
-    let read = |row: &Row<'_>| Ok((row.get(0)?, u64::try_from(row.get::<i64>(1)?).unwrap_or(0)));
-    Ok(connection
-        .prepare_cached(sql)?
-        .query_map([], read)?
-        .collect::<Result<_, _>>()?)
+    let rows: Vec<(String, i64)> = connection.prepare_cached(sql)?.read_rows([])?;
+    let counts = rows
+        .into_iter()
+        .map(|(host, count)| (host, u64::try_from(count).unwrap_or(0)));
+    Ok(counts.collect())
 }
 
 /// Lists the attempts of a run that were on runners, oldest first, and their hosts.
@@ -160,17 +134,13 @@ pub fn hosts_of(
     run: RunId,
 ) -> Result<Vec<(AttemptNo, String)>, StoreError> {
     let sql = "SELECT n, host FROM attempts WHERE run = ?1 AND host IS NOT NULL ORDER BY n";
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map([run.to_string()], |row| {
-        Ok((row.get::<u32>(0)?, row.get::<String>(1)?))
-    })?;
-    Ok(rows
-        .map(|row| row.map(|(n, host)| (AttemptNo(n), host)))
-        .collect::<Result<Vec<_>, _>>()?)
+    Ok(connection
+        .prepare_cached(sql)?
+        .read_rows([run.to_string()])?)
 }
 
-/// Returns the runner of the last attempt of a run whose agent started, before this attempt if one is named. `None`: there is no such attempt.
-/// `Some(None)`: it was on the hub's own machine.
+/// Returns the runner of the last attempt of a run whose agent started, before this attempt if one
+/// is named. `None`: there is no such attempt. `Some(None)`: it was on the hub's own machine.
 ///
 /// # Errors
 /// A failure of the store.
@@ -183,10 +153,7 @@ pub fn last_host(
     let before = before.map_or(i64::from(u32::MAX), |before| i64::from(before.0));
     Ok(connection
         .prepare_cached(sql)?
-        .query_row(params![run.to_string(), before], |row| {
-            row.get::<Option<String>>(0)
-        })
-        .optional()?)
+        .find_row::<Option<String>>(params![run.to_string(), before])?)
 }
 
 /// Counts the attempts of a run whose agent never started.
@@ -197,13 +164,15 @@ pub fn fruitless_attempts(connection: &Connection, run: RunId) -> Result<u32, St
     let sql = "SELECT count(*) FROM attempts WHERE run = ?1 AND started_at IS NULL AND ended_at IS NOT NULL";
     Ok(connection
         .prepare_cached(sql)?
-        .query_row([run.to_string()], |row| row.get(0))?)
+        .read_row([run.to_string()])?)
 }
 
-/// The beginning of the text of the event that queues a run again whose runner cannot write to its home.
+/// The beginning of the text of the event that queues a run again whose runner cannot write to its
+/// home.
 pub const RUNNER_UNWRITABLE: &str = "its runner cannot write to its home";
 
-/// Counts the attempts of a run whose agent did not start, without those whose runner could not write to its home.
+/// Counts the attempts of a run whose agent did not start, without those whose runner could not
+/// write to its home.
 ///
 /// # Errors
 /// A failure of the store.
@@ -214,9 +183,7 @@ pub fn failed_starts(connection: &Connection, run: RunId) -> Result<u32, StoreEr
         EventKind::RunQueued.word(),
         format!("{RUNNER_UNWRITABLE}%")
     ];
-    let unwritable: u32 = connection
-        .prepare_cached(sql)?
-        .query_row(words, |row| row.get(0))?;
+    let unwritable: u32 = connection.prepare_cached(sql)?.read_row(words)?;
     Ok(fruitless_attempts(connection, run)?.saturating_sub(unwritable))
 }
 
@@ -233,10 +200,11 @@ pub fn is_attempt_between(
     let sql = "SELECT EXISTS (SELECT 1 FROM attempts WHERE run = ?1 AND n > ?2 AND n < ?3 AND started_at IS NOT NULL)";
     Ok(connection
         .prepare_cached(sql)?
-        .query_row(params![run.to_string(), first.0, last.0], |row| row.get(0))?)
+        .read_row(params![run.to_string(), first.0, last.0])?)
 }
 
-/// Counts how often its model's service, limited or overloaded, stopped a run since it was dispatched or last resumed by a caller.
+/// Counts how often its model's service, limited or overloaded, stopped a run since it was
+/// dispatched or last resumed by a caller.
 ///
 /// # Errors
 /// A failure of the store.
@@ -254,9 +222,7 @@ pub fn times_limited(connection: &Connection, run: RunId) -> Result<u32, StoreEr
         overloaded,
         EventKind::RunQueued.word()
     ];
-    Ok(connection
-        .prepare_cached(sql)?
-        .query_row(words, |row| row.get(0))?)
+    Ok(connection.prepare_cached(sql)?.read_row(words)?)
 }
 
 impl Tx<'_> {
@@ -270,39 +236,6 @@ impl Tx<'_> {
         )?
         .run(params![run.to_string(), n.0, self.now().0])?;
         Ok(())
-    }
-
-    /// Claims the next attempt of a queued run, for a runner or the hub's own machine. From here on, the attempt with this number starts
-    /// at most once.
-    ///
-    /// # Errors
-    /// The core rejects the event.
-    pub fn claim(
-        &mut self,
-        run: &Run,
-        token_hash: &[u8],
-        host: Option<HostLease<'_>>,
-        retention: Retention,
-    ) -> Result<Run, StoreError> {
-        let n = AttemptNo(run.attempt.0 + 1);
-        self.prepare("INSERT INTO attempts (run, n, token_hash, claimed_at, host, lease_ms) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?.run(params![
-            run.id.to_string(),
-            n.0,
-            token_hash,
-            self.now().0,
-            host.map(|host| host.host),
-            host.map(|host| host.lease_ms)
-        ])?;
-        let place = host.map_or_else(String::new, |host| {
-            format!(" on {}", runner_name(host.host))
-        });
-        self.advance(
-            run,
-            RunEvent::Claimed,
-            retention,
-            "hub",
-            &format!("attempt {n}{place}"),
-        )
     }
 
     /// Records that the lease of an attempt has expired.
@@ -332,8 +265,9 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records the exit of an attempt's process, and its leftover processes. The stated active time replaces the counted one,
-    /// but is not less for a run that a used up budget has stopped: the budget would have a few milliseconds left again.
+    /// Records the exit of an attempt's process, and its leftover processes. The stated active time
+    /// replaces the counted one, but is not less for a run that a used up budget has stopped: the
+    /// budget would have a few milliseconds left again.
     ///
     /// # Errors
     /// A failure of the store.
@@ -431,11 +365,14 @@ impl Tx<'_> {
         let (kind, text) = match silent_ms {
             Some(ms) if run.standing_report().is_some() => (
                 EventKind::RunStalled,
-                format!("still alive, silent for {} s after its report", ms / 1000),
+                format!(
+                    "still alive, silent for {} after its report",
+                    duration::text(ms)
+                ),
             ),
             Some(ms) => (
                 EventKind::RunStalled,
-                format!("no output and no call for {} s", ms / 1000),
+                format!("no output and no call for {}", duration::text(ms)),
             ),
             None => (EventKind::RunActiveAgain, "active again".to_owned()),
         };
@@ -447,18 +384,6 @@ impl Tx<'_> {
                 silent_ms.map(|_| seq.0)
             ])?;
         self.touch(run.id, seq)
-    }
-
-    /// Continues the session of an ended run in a new one. The usage that the CLI states for the whole session continues, too.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn continue_session(&mut self, run: RunId, of: &Run) -> Result<(), StoreError> {
-        let Some(session) = &of.session else {
-            return Ok(());
-        };
-        self.set_session(run, session)?;
-        self.continue_usage(run, of.id)
     }
 
     /// Records the id of a run's vendor session.

@@ -1,59 +1,18 @@
 //! Conditions of live runs.
 
 use super::fence::{DeniedWritesRow, FenceState};
-use super::run::{RetryingSince, Run};
+use super::run::Run;
+use super::stated::RetryingRow;
 use crate::store::db::params;
 use crate::store::events::first_line;
 use crate::store::{StoreError, Topic, Tx, append_event};
 use adjutant_core::condition::Retrying;
 use adjutant_core::fence::notifies_of_denied_writes;
-use adjutant_core::{Cause, EventKind, RunId, RunState, Time};
-use serde::{Deserialize, Serialize};
-
-/// The serialized retry condition of a run.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) struct RetryingRow {
-    cause: String,
-    since: i64,
-    tries: u32,
-    words: String,
-}
-
-impl RetryingRow {
-    fn of(retrying: &Retrying, since: Time) -> Self {
-        let Retrying {
-            cause,
-            for_ms: _,
-            tries,
-            words,
-        } = retrying.clone();
-        Self {
-            cause: cause.word().to_owned(),
-            since: since.0,
-            tries,
-            words,
-        }
-    }
-
-    pub(super) fn decode(self) -> RetryingSince {
-        let Self {
-            cause,
-            since,
-            tries,
-            words,
-        } = self;
-        RetryingSince {
-            cause: Cause::from_word(&cause).unwrap_or(Cause::Agent),
-            since: Time(since),
-            tries,
-            words,
-        }
-    }
-}
+use adjutant_core::{EventKind, RunId, RunState};
 
 impl Tx<'_> {
-    /// Records that a live run's CLI repeats a call that keeps failing. An update of a known condition is not an
-    /// event.
+    /// Records that a live run's CLI repeats a call that keeps failing. An update of a known
+    /// condition is not an event.
     ///
     /// # Errors
     /// A failure of the store.
@@ -97,7 +56,8 @@ impl Tx<'_> {
         }
     }
 
-    /// Records that a snapshot of a run's tree could not be taken or stored. An update of a known problem is not an event.
+    /// Records that a snapshot of a run's tree could not be taken or stored. An update of a known
+    /// problem is not an event.
     ///
     /// # Errors
     /// A failure of the store.
@@ -185,7 +145,8 @@ impl Tx<'_> {
         self.touch(run.id, seq)
     }
 
-    /// Records that a run's output reports denied writes. Not each of these events wakes its parent.
+    /// Records that a run's output reports denied writes. Not each of these events wakes its
+    /// parent.
     ///
     /// # Errors
     /// A failure of the store.

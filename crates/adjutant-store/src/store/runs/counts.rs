@@ -18,9 +18,7 @@ pub struct Counts {
 /// A failure of the store.
 pub fn counts(connection: &Connection) -> Result<Counts, StoreError> {
     let count = |sql: &str| -> Result<u64, StoreError> {
-        let count: i64 = connection
-            .prepare_cached(sql)?
-            .query_row([], |row| row.get(0))?;
+        let count: i64 = connection.prepare_cached(sql)?.read_row([])?;
         Ok(u64::try_from(count).unwrap_or(0))
     };
     Ok(Counts {

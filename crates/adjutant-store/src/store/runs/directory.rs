@@ -1,7 +1,6 @@
 //! Runs that share a directory.
 
-use super::row::list;
-use super::run::Run;
+use super::run::{Run, list};
 use crate::store::StoreError;
 use crate::store::db::{Connection, params};
 use crate::store::ids::run_id;
@@ -17,7 +16,8 @@ const LIVE_READ_MAX: u32 = 200;
 pub struct LiveInDir(Vec<(String, String)>);
 
 impl LiveInDir {
-    /// Returns the names of the runs other than this one, the oldest first, and whether there are more.
+    /// Returns the names of the runs other than this one, the oldest first, and whether there are
+    /// more.
     #[must_use]
     pub fn others(&self, run: RunId) -> (Vec<String>, bool) {
         let run = run.to_string();
@@ -43,10 +43,7 @@ pub fn live_in_dir(connection: &Connection, run: RunId) -> Result<LiveInDir, Sto
     // Enough for the run itself and one that is not named.
     let values = params![run.to_string(), LIVE_READ_MAX, NAMED_MAX + 2];
     Ok(LiveInDir(
-        connection
-            .prepare_cached(sql)?
-            .query_map(values, |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<Result<_, _>>()?,
+        connection.prepare_cached(sql)?.read_rows(values)?,
     ))
 }
 
@@ -64,12 +61,11 @@ pub fn live_around(
             "SELECT name FROM runs WHERE id <> ?2 AND state IN ('starting', 'running', 'stopping')
              AND (cwd = ?1 OR substr(cwd, 1, length(?1) + 1) = ?1 || '/' OR substr(?1, 1, length(cwd) + 1) = cwd || '/') ORDER BY no LIMIT 20",
         )?
-        .query_map(params![cwd, except.to_string()], |row| row.get(0))?
-        .collect::<Result<_, _>>()?)
+        .read_rows(params![cwd, except.to_string()])?)
 }
 
-/// Reads the names of other live runs in a directory, its parents or its subdirectories that work: a run with an open blocking request
-/// waits for its answer.
+/// Reads the names of other live runs in a directory, its parents or its subdirectories that work:
+/// a run with an open blocking request waits for its answer.
 ///
 /// # Errors
 /// A failure of the store.
@@ -84,12 +80,11 @@ pub fn working_around(
              AND (cwd = ?1 OR substr(cwd, 1, length(?1) + 1) = ?1 || '/' OR substr(?1, 1, length(cwd) + 1) = cwd || '/')
              AND NOT EXISTS (SELECT 1 FROM requests q WHERE q.run = runs.id AND q.blocking = 1 AND q.status = 'pending') ORDER BY no LIMIT 20",
         )?
-        .query_map(params![cwd, except.to_string()], |row| row.get(0))?
-        .collect::<Result<_, _>>()?)
+        .read_rows(params![cwd, except.to_string()])?)
 }
 
-/// Reads the names of other runs that use a directory or are queued to. A run that is held by its child does not
-/// count.
+/// Reads the names of other runs that use a directory or are queued to. A run that is held by its
+/// child does not count.
 ///
 /// # Errors
 /// A failure of the store.
@@ -103,8 +98,7 @@ pub fn runs_using_directory(
             "SELECT name FROM runs WHERE cwd = ?1 AND id <> ?2 AND holding = 0 AND state IN ('queued', 'starting', 'running', 'stopping')
              ORDER BY no LIMIT 20",
         )?
-        .query_map(params![cwd, except.to_string()], |row| row.get(0))?
-        .collect::<Result<_, _>>()?)
+        .read_rows(params![cwd, except.to_string()])?)
 }
 
 /// Reads the names of runs that had an attempt in or around a run's directory at the same time.
@@ -118,8 +112,8 @@ pub fn beside(connection: &Connection, run: &Run) -> Result<Vec<String>, StoreEr
         .collect())
 }
 
-/// Lists runs that worked in or around a run's directory at the same time. A run that waited for an answer during the whole attempt did
-/// not.
+/// Lists runs that worked in or around a run's directory at the same time. A run that waited for an
+/// answer during the whole attempt did not.
 ///
 /// # Errors
 /// A failure of the store.
@@ -134,8 +128,8 @@ pub fn runs_beside(connection: &Connection, run: &Run) -> Result<Vec<Run>, Store
     list(connection, sql, params![run.id.to_string(), run.cwd])
 }
 
-/// Reads the ids and names of other runs that use a directory, including queued runs of chat turns. A run that is
-/// held by its child does not count.
+/// Reads the ids and names of other runs that use a directory, including queued runs of chat turns.
+/// A run that is held by its child does not count.
 ///
 /// # Errors
 /// A failure of the store.
@@ -149,15 +143,15 @@ pub fn working_in(
             "SELECT id, name FROM runs r WHERE cwd = ?1 AND id <> ?2 AND holding = 0 AND state IN ('queued', 'starting', 'running', 'stopping')
              AND (state <> 'queued' OR EXISTS (SELECT 1 FROM chat_turns t WHERE t.run = r.id)) ORDER BY no LIMIT 20",
         )?
-        .query_map(params![cwd, except.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
+        .read_rows(params![cwd, except.to_string()])?;
     found
         .into_iter()
         .map(|(id, name)| Ok((run_id(&id)?, name)))
         .collect()
 }
 
-/// Lists other runs that work or have worked in a workspace, without those that its own run has delegated to, the oldest first.
+/// Lists other runs that work or have worked in a workspace, without those that its own run has
+/// delegated to, the oldest first.
 ///
 /// # Errors
 /// A failure of the store.

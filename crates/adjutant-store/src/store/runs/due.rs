@@ -1,13 +1,12 @@
 //! Deadlines of runs.
 
-use super::row::list;
-use super::run::Run;
+use super::run::{Run, list};
 use crate::store::StoreError;
-use crate::store::db::{self, Connection, OptionalExtension};
+use crate::store::db::{Connection, row, select};
 use adjutant_core::{RunId, SteadyTime, StopReason};
 
-/// Returns whether the hub has work without being called: a run that is live, queued, or stopped until a vendor's
-/// limit or the machine's shortage of memory ends, or a request that will expire.
+/// Returns whether the hub has work without being called: a run that is live, queued, or stopped
+/// until a vendor's limit or the machine's shortage of memory ends, or a request that will expire.
 ///
 /// # Errors
 /// A failure of the store.
@@ -17,14 +16,13 @@ pub fn has_scheduled_work(connection: &Connection) -> Result<bool, StoreError> {
         OR EXISTS (SELECT 1 FROM runs WHERE state = 'queued')
         OR EXISTS (SELECT 1 FROM runs WHERE state = 'stopped' AND stop_reason IN (?1, ?2, ?3))
         OR EXISTS (SELECT 1 FROM requests WHERE status = 'pending')";
-    Ok(connection.prepare_cached(sql)?.query_row(
+    Ok(connection.prepare_cached(sql)?.read_row(
         [
             StopReason::RateLimited,
             StopReason::Overloaded,
             StopReason::MemoryPressure,
         ]
         .map(StopReason::word),
-        |row| row.get(0),
     )?)
 }
 
@@ -52,17 +50,21 @@ pub fn next_until(connection: &Connection) -> Result<Option<SteadyTime>, StoreEr
              UNION ALL SELECT min(active_since + estimate_ms - active_ms) FROM runs
                WHERE state = 'running' AND active_since IS NOT NULL AND estimate_ms IS NOT NULL AND overdue_seq IS NULL) AS deadlines",
         )?
-        .query_row([], |row| row.get(0))?;
+        .read_row([])?;
     Ok(due.map(SteadyTime))
 }
 
-/// What follows for a run without another call.
-#[derive(Debug, Clone, Copy)]
-pub(in crate::store) struct Outlook {
-    /// When a run that works exceeds its estimate.
-    pub(in crate::store) estimate_due: Option<SteadyTime>,
-    /// Whether it is stopped without an open blocking request.
-    pub(in crate::store) waits_for_nothing: bool,
+row! {
+    /// What follows for a run without another call.
+    #[derive(Debug, Clone, Copy)]
+    pub(in crate::store) struct Outlook {
+        /// When a run that works exceeds its estimate.
+        pub(in crate::store) estimate_due: Option<SteadyTime> =
+            "CASE WHEN state = 'running' AND overdue_seq IS NULL THEN active_since + estimate_ms - active_ms END",
+        /// Whether it is stopped without an open blocking request.
+        pub(in crate::store) waits_for_nothing: bool =
+            "state = 'stopped' AND blocking_pending = 0 AND holding = 0",
+    }
 }
 
 /// Reads what follows for a run. One statement, because an answer needs all of it.
@@ -70,18 +72,9 @@ pub(in crate::store) fn outlook(
     connection: &Connection,
     run: RunId,
 ) -> Result<Option<Outlook>, StoreError> {
-    let sql = "SELECT CASE WHEN state = 'running' AND overdue_seq IS NULL THEN active_since + estimate_ms - active_ms END,
-        state = 'stopped' AND blocking_pending = 0 AND holding = 0 FROM runs WHERE id = ?1";
-    let read = |row: &db::Row<'_>| {
-        Ok(Outlook {
-            estimate_due: row.get::<Option<i64>>(0)?.map(SteadyTime),
-            waits_for_nothing: row.get(1)?,
-        })
-    };
     Ok(connection
-        .prepare_cached(sql)?
-        .query_row([run.to_string()], read)
-        .optional()?)
+        .prepare_cached(select!(Outlook, "FROM runs WHERE id = ?1"))?
+        .find_row([run.to_string()])?)
 }
 
 /// Reads stopped runs whose deadline has passed.

@@ -13,7 +13,8 @@ pub struct FenceState {
     /// The workspace of a run in the user's own files, as it was found at the dispatch.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workspace: Option<String>,
-    /// What is enforced for the newest attempt: `mount_namespace`, `landlock` or `none`. `None`: no attempt has started.
+    /// What is enforced for the newest attempt: `mount_namespace`, `landlock` or `none`. `None`: no
+    /// attempt has started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enforced: Option<String>,
     /// What it does not enforce of a whole fence.
@@ -22,7 +23,8 @@ pub struct FenceState {
     /// Why no fence or a lesser one is enforced.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
-    /// The directories that the newest attempt can write to, in addition to its own temporary files.
+    /// The directories that the newest attempt can write to, in addition to its own temporary
+    /// files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub writable: Vec<String>,
     /// The denied writes that the output of the newest attempt reports.
@@ -36,9 +38,7 @@ pub struct DeniedWritesRow {
     pub times: u64,
     pub line: String,
     /// The event of which the parent was notified, and how many there were then.
-    #[serde(default)]
     pub notified_seq: i64,
-    #[serde(default)]
     pub notified_times: u64,
 }
 

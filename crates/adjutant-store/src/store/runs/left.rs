@@ -1,5 +1,6 @@
-//! Removed runs whose files may be left on runners. Only a run in this list is removed by a runner: that a store does not know a run proves
-//! nothing, because it may be another store, or a restored one.
+//! Removed runs whose files may be left on runners. Only a run in this list is removed by a runner:
+//! that a store does not know a run proves nothing, because it may be another store, or a restored
+//! one.
 
 use super::{hosts_of, runner_name};
 use crate::store::{Connection, StoreError, Tx, token_by_name};
@@ -16,14 +17,12 @@ pub fn left_on_runner(
     limit: u32,
 ) -> Result<Vec<String>, StoreError> {
     let sql = "SELECT run FROM left_on_runners WHERE host = ?1 ORDER BY run LIMIT ?2";
-    let mut statement = connection.prepare_cached(sql)?;
-    let rows = statement.query_map((host, limit), |row| row.get::<String>(0))?;
-    Ok(rows.collect::<Result<Vec<_>, _>>()?)
+    Ok(connection.prepare_cached(sql)?.read_rows((host, limit))?)
 }
 
 impl Tx<'_> {
-    /// Records the runners that may have files of a run that is to be removed, except those whose tokens were revoked. They remove these
-    /// files, with work that they have not sent.
+    /// Records the runners that may have files of a run that is to be removed, except those whose
+    /// tokens were revoked. They remove these files, with work that they have not sent.
     ///
     /// # Errors
     /// A failure of the store.

@@ -1,10 +1,9 @@
 //! Lists of runs.
 
 use super::counts::is_queue_longer;
-use super::row::list;
 #[cfg(test)]
-use super::row::list_statement;
-use super::run::Run;
+use super::run::list_statement;
+use super::run::{Run, list};
 use crate::store::StoreError;
 use crate::store::db::{Connection, params};
 use adjutant_core::{Principal, RunId, SteadyTime};
@@ -17,16 +16,16 @@ pub struct Page {
     pub more: u64,
 }
 
-/// Maximum number of finished runs in a page.
-pub const FINISHED_PAGE: u32 = 50;
 /// Maximum number of runs beyond a page that are counted.
 pub const MORE_COUNTED_MAX: u32 = 1_000;
-/// Maximum number of queued runs that are sorted. If more are queued, they are searched from the newest run on.
+/// Maximum number of queued runs that are sorted. If more are queued, they are searched from the
+/// newest run on.
 const SORTED_QUEUE_MAX: u32 = 1_000;
 /// Maximum number of runs that such a search passes.
 const SEARCHED_MAX: u32 = 20_000;
 
-/// The states that a list has in this order: a page that is too small leaves out finished runs first, then queued ones.
+/// The states that a list has in this order: a page that is too small leaves out finished runs
+/// first, then queued ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Group {
     Live,
@@ -79,7 +78,8 @@ impl Group {
                     values,
                 )
             }
-            // Names the other states, so that it is read in the order of the runs and not by an index of the times of their ends.
+            // Names the other states, so that it is read in the order of the runs and not by an
+            // index of the times of their ends.
             Self::Finished => {
                 let group = "state NOT IN ('starting', 'running', 'stopping', 'stopped', 'queued')";
                 list(
@@ -136,8 +136,9 @@ pub(in crate::store) fn statements_of_queued() -> Vec<String> {
     .collect()
 }
 
-/// Reads up to `limit` runs of an owner (`None`: of all owners): live ones, then stopped, queued and, with `all`, finished ones, each newest
-/// first. Counts up to [`MORE_COUNTED_MAX`] further runs.
+/// Reads up to `limit` runs of an owner (`None`: of all owners): live ones, then stopped, queued
+/// and, with `all`, finished ones, each newest first. Counts up to [`MORE_COUNTED_MAX`] further
+/// runs.
 ///
 /// # Errors
 /// A failure of the store.
@@ -166,8 +167,8 @@ pub fn runs_newest(
     Ok(Page { runs, more })
 }
 
-/// Reads up to `limit` unfinished runs of an owner (`None`: of all owners): live ones, stopped ones and queued ones that fulfil a condition, in
-/// this order, each newest first.
+/// Reads up to `limit` unfinished runs of an owner (`None`: of all owners): live ones, stopped ones
+/// and queued ones that fulfil a condition, in this order, each newest first.
 pub(in crate::store) fn unfinished_with(
     connection: &Connection,
     owner: Option<&Principal>,
@@ -190,8 +191,9 @@ pub(in crate::store) fn unfinished_with(
     Ok(runs)
 }
 
-/// Reads up to `limit` runs of an owner (`None`: of all owners) that were dispatched before a run (`None`: from the newest on), newest first.
-/// Without `all`, only unfinished ones. Counts up to [`MORE_COUNTED_MAX`] further runs.
+/// Reads up to `limit` runs of an owner (`None`: of all owners) that were dispatched before a run
+/// (`None`: from the newest on), newest first. Without `all`, only unfinished ones. Counts up to
+/// [`MORE_COUNTED_MAX`] further runs.
 ///
 /// # Errors
 /// A failure of the store.
@@ -227,7 +229,8 @@ fn of_owner(owner: &str) -> &'static str {
     }
 }
 
-/// Counts the runs of an owner that were dispatched before a number, up to [`MORE_COUNTED_MAX`] more than a limit.
+/// Counts the runs of an owner that were dispatched before a number, up to [`MORE_COUNTED_MAX`]
+/// more than a limit.
 fn counted(
     connection: &Connection,
     owner: &str,
@@ -245,10 +248,11 @@ fn counted(
         "SELECT count(*) FROM (SELECT 1 FROM runs {state} AND {} AND no + 0 < ?3 LIMIT ?2) AS counted",
         of_owner(owner)
     );
-    let count: i64 = connection.prepare_cached(&sql)?.query_row(
-        params![owner, limit.saturating_add(MORE_COUNTED_MAX), before],
-        |row| row.get(0),
-    )?;
+    let count: i64 = connection.prepare_cached(&sql)?.read_row(params![
+        owner,
+        limit.saturating_add(MORE_COUNTED_MAX),
+        before
+    ])?;
     Ok(u64::try_from(count).unwrap_or(0))
 }
 
@@ -271,7 +275,8 @@ pub struct FinishedPosition {
     id: RunId,
 }
 
-/// Reads up to `limit` runs that finished before `before`, oldest first, after a position. Returns the position after them.
+/// Reads up to `limit` runs that finished before `before`, oldest first, after a position. Returns
+/// the position after them.
 ///
 /// # Errors
 /// A failure of the store.
@@ -292,7 +297,7 @@ pub fn old_finished(
     };
     let settled_at = connection
         .prepare_cached("SELECT settled_at FROM runs WHERE id = ?1")?
-        .query_row([last.to_string()], |row| row.get::<i64>(0))?;
+        .read_row::<i64>([last.to_string()])?;
     Ok((
         runs,
         Some(FinishedPosition {

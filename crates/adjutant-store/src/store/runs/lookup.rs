@@ -1,9 +1,8 @@
 //! Finds one run.
 
-use super::row::list;
-use super::run::Run;
+use super::run::{Run, list};
 use crate::store::StoreError;
-use crate::store::db::{Connection, Row, params};
+use crate::store::db::{Connection, params};
 use adjutant_core::name::LAST_RUN;
 use adjutant_core::{Denied, Principal, RunId};
 
@@ -29,19 +28,14 @@ pub fn newest_run_names(
             .prepare_cached("SELECT name FROM runs WHERE owner = ?2 ORDER BY no DESC LIMIT ?1")?,
         None => connection.prepare_cached("SELECT name FROM runs ORDER BY no DESC LIMIT ?1")?,
     };
-    let read = |row: &Row<'_>| row.get(0);
     Ok(match owner {
-        Some(owner) => statement
-            .query_map(params![count, owner.to_string()], read)?
-            .collect::<Result<_, _>>()?,
-        None => statement
-            .query_map(params![count], read)?
-            .collect::<Result<_, _>>()?,
+        Some(owner) => statement.read_rows(params![count, owner.to_string()])?,
+        None => statement.read_rows(params![count])?,
     })
 }
 
-/// Finds a run by id, name, unique prefix of either, or `@last`, among the runs of `owner` (`None`: among all
-/// runs).
+/// Finds a run by id, name, unique prefix of either, or `@last`, among the runs of `owner` (`None`:
+/// among all runs).
 ///
 /// # Errors
 /// `NotFound`, or `Ambiguous` with the candidates.

@@ -16,6 +16,8 @@ mod reports;
 mod row;
 mod run;
 mod spec;
+mod stated;
+mod tree;
 mod unreadable;
 mod write;
 
@@ -38,16 +40,20 @@ pub use left::left_on_runner;
 pub(in crate::store) use listing::statements_of_queued;
 pub(in crate::store) use listing::unfinished_with;
 pub use listing::{
-    FINISHED_PAGE, FinishedPosition, MORE_COUNTED_MAX, Page, live_runs, old_finished, runs_before,
-    runs_newest,
+    FinishedPosition, MORE_COUNTED_MAX, Page, live_runs, old_finished, runs_before, runs_newest,
 };
 pub use lookup::{newest_run_names, run_by_id, run_by_ref};
 pub use parts::{RunParts, run_parts};
 pub use ports::ports_of;
 pub use reports::report_of;
-pub(in crate::store) use row::list;
-pub use run::{NewRun, RetryingSince, Run, Usage};
+pub(in crate::store) use row::StateRow;
+pub(in crate::store) use run::list;
+pub use run::{NewRun, Run};
+pub(in crate::store) use spec::write_spec;
 pub use spec::{
     RunInput, RunTerms, acceptance_of, is_usage_of_last_call, permissions_of, run_input, run_terms,
 };
+pub use stated::{RetryingSince, Usage};
+pub(in crate::store) use tree::unrequested_answering_runs;
+pub use tree::{children_of, tree_size};
 pub use unreadable::{signals_since, unreadable_blocks};

@@ -1,7 +1,7 @@
 //! A run's completion report and the evidence for it.
 
 use super::run::Run;
-use crate::store::db::{Connection, OptionalExtension, params};
+use crate::store::db::{Connection, params};
 use crate::store::events::first_line;
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::report::{Claim, Report, ReportStatus};
@@ -75,8 +75,7 @@ pub fn report_of(
 ) -> Result<(Option<Report>, Option<String>), StoreError> {
     let row: Option<(Option<String>, Option<String>)> = connection
         .prepare_cached("SELECT report, saw FROM reports WHERE run = ?1")?
-        .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))
-        .optional()?;
+        .find_row([run.to_string()])?;
     let Some((report, evidence)) = row else {
         return Ok((None, None));
     };
@@ -130,7 +129,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records that a run which has reported makes another statement: it works on, so the report is no reason to expect its end.
+    /// Records that a run which has reported makes another statement: it works on, so the report is
+    /// no reason to expect its end.
     ///
     /// # Errors
     /// A failure of the store.

@@ -1,7 +1,12 @@
-//! One run, and the data of a new one.
+//! One run, with the columns that it is read from, and the data of a new one.
 
 use super::fence::FenceState;
+use super::row::{ExitRow, StateRow, checkpoint, json, retrying, word, word_or_default};
 use super::spec::RunInput;
+use super::stated::{Reported, ReportedRow, RetryingSince, Usage, UsageRow};
+use crate::store::StoreError;
+use crate::store::db::{self, Connection, Record, row};
+use crate::store::ids::{unsigned, unsigned_if_any};
 use crate::store::workspaces::NewWorkspace;
 use adjutant_core::attention::{self, Facts, Need, RunPhase, Shortfall};
 use adjutant_core::budget::Unmetered;
@@ -12,124 +17,130 @@ use adjutant_core::result::ResultGap;
 use adjutant_core::run::OpenRequests;
 use adjutant_core::tree::{Rank, TreeLimits};
 use adjutant_core::{
-    AttemptNo, Budget, Cause, EventSeq, Exit, PoolName, Principal, PromptVia, RunId, RunName,
-    RunState, SteadyTime, Time,
+    AttemptNo, Budget, EventSeq, Exit, PoolName, Principal, PromptVia, RunId, RunName, RunState,
+    SteadyTime, Time,
 };
 
-/// One stored run, without its prompt.
-#[derive(Debug, Clone)]
-pub struct Run {
-    pub id: RunId,
-    /// The number of the run in the order of dispatch.
-    pub no: i64,
-    pub name: String,
-    pub agent: String,
-    /// Why it has this agent, if the agent was chosen from several.
-    pub agent_why: Option<String>,
-    /// The pool whose slot it needs.
-    pub pool: String,
-    /// The number of runs that it waits for to start, and what happens if one of them fails.
-    pub after_open: u64,
-    pub after_failed: AfterFailed,
-    pub task: String,
-    pub cwd: String,
-    /// The reply timeout: how long one wait for an answer may last.
-    pub patience_ms: i64,
-    pub prompt_via: PromptVia,
-    pub owner: Principal,
-    pub parent: Option<RunId>,
-    pub root: RunId,
-    pub retry_of: Option<RunId>,
-    pub state: RunState,
-    pub exit: Option<Exit>,
-    /// Why the run could not be started or was cancelled, as text for people.
-    pub detail: Option<String>,
-    pub attempt: AttemptNo,
-    pub created_at: Time,
-    pub started_at: Option<Time>,
-    pub ended_at: Option<Time>,
-    pub updated_at: Time,
-    pub summary: Option<String>,
-    /// The result that the run claims.
-    pub claim: Option<Claim>,
-    /// The report of the newest attempt, unless the run has made a statement since.
-    pub reported: Option<Reported>,
-    /// The end of the agent's last message.
-    pub result: Option<String>,
-    /// Length of the whole message. `None`: an older version has not stored it.
-    pub result_bytes: Option<u64>,
-    /// Why the last message is not a result, and the reconstructed result.
-    pub result_gap: Option<ResultGap>,
-    pub reconstructed: Option<String>,
-    pub percent: Option<u8>,
-    pub progress: Option<String>,
-    /// When the run expects to finish, in its own words.
-    pub eta: Option<String>,
-    pub annotation: Option<String>,
-    /// The number of ignored signals, and why the last one was ignored.
-    pub ignored: i64,
-    pub ignored_why: Option<String>,
-    /// When the agent fell silent, and the event that recorded it.
-    pub stalled_at: Option<Time>,
-    pub stall_seq: Option<EventSeq>,
-    /// The retry condition of the CLI, and the event that recorded it.
-    pub retrying: Option<RetryingSince>,
-    pub retrying_seq: Option<EventSeq>,
-    /// Why a snapshot of its tree could not be taken, and the event that said so.
-    pub snapshot_problem: Option<String>,
-    pub snapshot_seq: Option<EventSeq>,
-    /// The newest event that says that its changes conflict with those of another run.
-    pub conflict_seq: Option<EventSeq>,
-    /// The newest event that says that its announcements overlap with those of another run.
-    pub overlap_seq: Option<EventSeq>,
-    /// The known sub-agents that the CLI started by itself, as JSON.
-    pub subagents: Option<String>,
-    /// What its processes use of the machine, as JSON.
-    pub resources: Option<String>,
-    /// A note for the user on how the newest attempt was started.
-    pub note: Option<String>,
-    /// The checkpoint of the stopped run, and the attempt that saved it.
-    pub checkpoint: Option<Checkpoint>,
-    pub checkpoint_attempt: Option<AttemptNo>,
-    /// How the parent resolved the blocker, and the next step that it gave.
-    pub resolution: Option<String>,
-    pub next_step: Option<String>,
-    /// The parent's choice after an error.
-    pub choice: Option<Choice>,
-    pub containment: Option<String>,
-    /// `None`: it asks for no fence.
-    pub fence: Option<FenceState>,
-    pub swept: Option<u32>,
-    pub output_left_open: bool,
-    /// The active time, not counting the time since `active_since`.
-    pub active_ms: i64,
-    pub active_since: Option<SteadyTime>,
-    /// The active time at which the run should finish; when it exceeded that, and the event that recorded it.
-    pub estimate_ms: Option<i64>,
-    pub overdue_at: Option<Time>,
-    pub overdue_seq: Option<EventSeq>,
-    /// The id of the vendor's session, in which a later attempt can continue.
-    pub session: Option<String>,
-    /// What all attempts used up together.
-    pub usage: Option<Usage>,
-    /// Tokens whose cost is not known, and whether a part of the cost was computed from configured prices.
-    pub unpriced_tokens: i64,
-    pub is_priced: bool,
-    /// The newest event about a budget of the run.
-    pub budget_seq: Option<EventSeq>,
-    pub pending: i64,
-    pub blocking_pending: i64,
-    pub unread: i64,
-    /// The number of delegations that hold the run.
-    pub holding: i64,
-    pub rank: Rank,
-    pub last_seq: EventSeq,
-    /// The event of the stop or end, or since which a queued run is held. `None` while the run awaits its requests.
-    pub end_seq: Option<EventSeq>,
-    /// How a successful run fell short of its dispatcher's requirements.
-    pub shortfall: Option<Shortfall>,
-    /// Whether the owner was notified of the newest stop or end.
-    pub is_owner_notified: bool,
+row! {
+    /// One stored run, without its prompt.
+    #[derive(Debug, Clone)]
+    pub struct Run, named "run {}" {
+        pub id: RunId,
+        /// The number of the run in the order of dispatch.
+        pub no: i64,
+        pub name: String,
+        pub agent: String,
+        /// Why it has this agent, if the agent was chosen from several.
+        pub agent_why: Option<String>,
+        /// The pool whose slot it needs.
+        pub pool: String,
+        /// The number of runs that it waits for to start, and what happens if one of them fails.
+        pub after_open: u64 as unsigned,
+        pub after_failed: AfterFailed as word_or_default,
+        pub task: String,
+        pub cwd: String,
+        /// The reply timeout: how long one wait for an answer may last.
+        pub patience_ms: i64,
+        pub prompt_via: PromptVia,
+        pub owner: Principal,
+        pub parent: Option<RunId>,
+        pub root: RunId,
+        pub retry_of: Option<RunId>,
+        pub state: RunState [StateRow] as StateRow::state,
+        pub exit: Option<Exit> [ExitRow] as ExitRow::exit,
+        /// Why the run could not be started or was cancelled, as text for people.
+        pub detail: Option<String>,
+        pub attempt: AttemptNo,
+        pub created_at: Time,
+        pub started_at: Option<Time>,
+        pub ended_at: Option<Time>,
+        pub updated_at: Time,
+        pub summary: Option<String>,
+        /// The result that the run claims.
+        pub claim: Option<Claim> as word,
+        /// The report of the newest attempt, unless the run has made a statement since.
+        pub reported: Option<Reported> [ReportedRow] as ReportedRow::reported,
+        /// The end of the agent's last message.
+        pub result: Option<String>,
+        /// Length of the whole message.
+        pub result_bytes: Option<u64> as unsigned_if_any,
+        /// Why the last message is not a result, and the reconstructed result.
+        pub result_gap: Option<ResultGap> as word,
+        pub reconstructed: Option<String>,
+        pub percent: Option<u8>,
+        pub progress: Option<String>,
+        /// When the run expects to finish, in its own words.
+        pub eta: Option<String>,
+        pub annotation: Option<String>,
+        /// The number of ignored signals, and why the last one was ignored.
+        pub ignored: i64,
+        pub ignored_why: Option<String>,
+        /// When the agent fell silent, and the event that recorded it.
+        pub stalled_at: Option<Time>,
+        pub stall_seq: Option<EventSeq>,
+        /// The retry condition of the CLI, and the event that recorded it.
+        pub retrying: Option<RetryingSince> as retrying,
+        pub retrying_seq: Option<EventSeq>,
+        /// Why a snapshot of its tree could not be taken, and the event that said so.
+        pub snapshot_problem: Option<String>,
+        pub snapshot_seq: Option<EventSeq>,
+        /// The newest event that says that its changes conflict with those of another run.
+        pub conflict_seq: Option<EventSeq>,
+        /// The newest event that says that its announcements overlap with those of another run.
+        pub overlap_seq: Option<EventSeq>,
+        /// The known sub-agents that the CLI started by itself, as JSON.
+        pub subagents: Option<String>,
+        /// What its processes use of the machine, as JSON.
+        pub resources: Option<String>,
+        /// A note for the user on how the newest attempt was started.
+        pub note: Option<String>,
+        /// The checkpoint of the stopped run, and the attempt that saved it.
+        pub checkpoint: Option<Checkpoint> as checkpoint {
+            pub checkpoint_attempt: Option<AttemptNo>,
+        },
+        /// How the parent resolved the blocker, and the next step that it gave.
+        pub resolution: Option<String>,
+        pub next_step: Option<String>,
+        /// The parent's choice after an error.
+        pub choice: Option<Choice> as word,
+        pub containment: Option<String>,
+        /// `None`: it asks for no fence.
+        pub fence: Option<FenceState> as json,
+        pub swept: Option<u32>,
+        pub output_left_open: bool,
+        /// The active time, not counting the time since `active_since`.
+        pub active_ms: i64,
+        pub active_since: Option<SteadyTime>,
+        /// The active time at which the run should finish; when it exceeded that, and the event that
+        /// recorded it.
+        pub estimate_ms: Option<i64>,
+        pub overdue_at: Option<Time>,
+        pub overdue_seq: Option<EventSeq>,
+        /// The id of the vendor's session, in which a later attempt can continue.
+        pub session: Option<String>,
+        /// What all attempts used up together.
+        pub usage: Option<Usage> [UsageRow] as UsageRow::usage,
+        /// Tokens whose cost is not known, and whether a part of the cost was computed from configured
+        /// prices.
+        pub unpriced_tokens: i64,
+        pub is_priced: bool,
+        /// The newest event about a budget of the run.
+        pub budget_seq: Option<EventSeq>,
+        pub pending: i64,
+        pub blocking_pending: i64,
+        pub unread: i64,
+        /// The number of delegations that hold the run.
+        pub holding: i64,
+        pub rank: Rank,
+        pub last_seq: EventSeq,
+        /// The event of the stop or end, or since which a queued run is held. `None` while the run
+        /// awaits its requests.
+        pub end_seq: Option<EventSeq>,
+        /// How a successful run fell short of its dispatcher's requirements.
+        pub shortfall: Option<Shortfall> as word,
+        /// Whether the owner was notified of the newest stop or end.
+        pub is_owner_notified: bool = "end_seq IS NULL OR end_seq <= notified_seq",
+    }
 }
 
 impl Run {
@@ -174,8 +185,9 @@ impl Run {
         self.overdue_at.filter(|_| self.state.is_live())
     }
 
-    /// Returns the newest event about an unusual condition of a live run: silent, retrying, overdue, without a snapshot, in
-    /// conflict with another run's changes or announcements, near the end of its budget, or denied to write by its fence.
+    /// Returns the newest event about an unusual condition of a live run: silent, retrying,
+    /// overdue, without a snapshot, in conflict with another run's changes or announcements, near
+    /// the end of its budget, or denied to write by its fence.
     #[must_use]
     pub fn noticed_seq(&self) -> Option<EventSeq> {
         let silent = self.stall_seq.filter(|_| self.silent_since().is_some());
@@ -198,7 +210,8 @@ impl Run {
             .max(of_tree)
     }
 
-    /// Returns whether the run is stopped until its requests are settled, and then resumes by itself.
+    /// Returns whether the run is stopped until its requests are settled, and then resumes by
+    /// itself.
     fn awaits_requests(&self) -> bool {
         matches!(self.state, RunState::Stopped { .. }) && self.end_seq.is_none()
     }
@@ -239,42 +252,6 @@ impl Run {
     }
 }
 
-/// A report whose attempt has not ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reported {
-    pub at: Time,
-    /// The event that recorded it.
-    pub seq: EventSeq,
-    pub is_owner_notified: bool,
-}
-
-/// A run's CLI repeats a call that keeps failing.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct RetryingSince {
-    pub cause: Cause,
-    pub since: Time,
-    /// The number of failed tries in the newest statement.
-    pub tries: u32,
-    /// The CLI's own message, in one line.
-    pub words: String,
-}
-
-/// Tokens and cost.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Usage {
-    pub input_tokens: u64,
-    pub cached_tokens: u64,
-    pub output_tokens: u64,
-    /// In millionths of a dollar.
-    pub cost_micros: Option<u64>,
-    /// The tokens are those of the whole session, including earlier attempts.
-    pub of_session: bool,
-    /// The cost is that of the whole session.
-    pub cost_of_session: bool,
-    /// The input includes tokens read from the cache.
-    pub cached_in_input: bool,
-}
-
 /// The data of a new run.
 #[derive(Debug, Clone)]
 pub struct NewRun {
@@ -301,7 +278,8 @@ pub struct NewRun {
     pub agent_why: Option<String>,
     /// The expected active time.
     pub estimate_ms: Option<i64>,
-    /// The budget of the run and the runs below it. For a kind without an amount, the run draws on the budget above it.
+    /// The budget of the run and the runs below it. For a kind without an amount, the run draws on
+    /// the budget above it.
     pub budget: Budget,
     /// What its agent does not state about its usage.
     pub unmetered: Vec<Unmetered>,
@@ -309,4 +287,20 @@ pub struct NewRun {
     pub task: String,
     pub by: Principal,
     pub input: RunInput,
+}
+
+/// Returns the statement of [`list`].
+pub(super) fn list_statement(rest: &str) -> String {
+    Run::select(&format!("FROM runs {rest}"))
+}
+
+/// Reads runs. `rest` follows `FROM runs`.
+pub(in crate::store) fn list(
+    connection: &Connection,
+    rest: &str,
+    values: impl db::Params,
+) -> Result<Vec<Run>, StoreError> {
+    Ok(connection
+        .prepare_cached(&list_statement(rest))?
+        .read_rows(values)?)
 }

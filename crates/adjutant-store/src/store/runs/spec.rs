@@ -1,7 +1,7 @@
 //! The input of a run, and its serialized form.
 
 use crate::config::is_credential;
-use crate::store::db::{Connection, OptionalExtension};
+use crate::store::db::Connection;
 use crate::store::{DispatchEnv, StoreError, Tx};
 use adjutant_core::agent::{AgentGate, AgentOverrides};
 use adjutant_core::checkpoint::{Checkpoint, CheckpointAuthor};
@@ -42,15 +42,7 @@ pub fn run_input(connection: &Connection, run: RunId) -> Result<RunInput, StoreE
         .prepare_cached(
             "SELECT prompt, spec, criteria, accept, variables FROM run_inputs WHERE run = ?1",
         )?
-        .query_row([run.to_string()], |row| {
-            Ok((
-                row.get(0)?,
-                row.get(1)?,
-                row.get(2)?,
-                row.get(3)?,
-                row.get(4)?,
-            ))
-        })?;
+        .read_row([run.to_string()])?;
     let spec: SpecRow = serde_json::from_slice(spec.as_bytes())
         .map_err(|error| StoreError::Corrupt(format!("run {run}: {error}")))?;
     let (agent, env) = spec
@@ -91,7 +83,7 @@ pub fn permissions_of(
     let sql = "SELECT json_text_at(spec, '$.permissions'), json_text_at(spec, '$.harness') FROM run_inputs WHERE run = ?1";
     let (word, harness): (Option<String>, Option<String>) = connection
         .prepare_cached(sql)?
-        .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        .read_row([run.to_string()])?;
     Ok(permissions(word.as_deref(), harness.as_deref()))
 }
 
@@ -120,15 +112,7 @@ pub fn run_terms(connection: &Connection, run: RunId) -> Result<RunTerms, StoreE
     );
     let (word, harness, criteria, accept, overrides): Terms = connection
         .prepare_cached(sql)?
-        .query_row([run.to_string()], |row| {
-            Ok((
-                row.get(0)?,
-                row.get(1)?,
-                row.get(2)?,
-                row.get(3)?,
-                row.get(4)?,
-            ))
-        })?;
+        .read_row([run.to_string()])?;
     let overrides = overrides
         .map(|text| serde_json::from_slice::<OverridesRow>(text.as_bytes()))
         .transpose();
@@ -159,8 +143,7 @@ pub fn is_usage_of_last_call(connection: &Connection, run: RunId) -> Result<bool
                (SELECT json_text_at(spec, '$.preset') AS preset FROM run_inputs WHERE run = ?1) AS input WHERE is_valid_json(preset)";
     let found: Option<Option<bool>> = connection
         .prepare_cached(sql)?
-        .query_row([run.to_string()], |row| row.get(0))
-        .optional()?;
+        .find_row([run.to_string()])?;
     Ok(found.flatten().unwrap_or_default())
 }
 
@@ -174,7 +157,7 @@ pub fn acceptance_of(
 ) -> Result<(Option<String>, Vec<String>), StoreError> {
     let (criteria, accept): (Option<String>, Option<String>) = connection
         .prepare_cached("SELECT criteria, accept FROM run_inputs WHERE run = ?1")?
-        .query_row([run.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        .read_row([run.to_string()])?;
     Ok((criteria, accept_of(run, accept)?))
 }
 
@@ -298,9 +281,15 @@ impl OverridesRow {
     }
 }
 
+/// Writes how a run is to be started.
+pub(in crate::store) fn write_spec(input: &RunInput) -> Result<String, StoreError> {
+    serde_json::to_string(&SpecRow::of(input))
+        .map_err(|error| StoreError::Corrupt(error.to_string()))
+}
+
 /// A serialized agent.
 #[derive(Serialize, Deserialize)]
-pub(super) struct SpecRow {
+struct SpecRow {
     name: String,
     harness: String,
     preset: String,
@@ -319,12 +308,11 @@ pub(super) struct SpecRow {
     description: String,
     timeout_ms: Option<i64>,
     patience_ms: i64,
-    #[serde(default)]
     stall_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     memory_bytes_max: Option<u64>,
     grace_ms: i64,
-    /// `None`: never, or a run dispatched before this field.
+    /// `None`: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     report_grace_ms: Option<i64>,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -20,10 +20,7 @@ pub fn unreadable_blocks(
              (SELECT min(e.seq) FROM events e WHERE e.run = b.run AND e.seq > b.seq AND e.kind = ?2)
              FROM unreadable_blocks b LEFT JOIN messages m ON m.id = b.message WHERE b.run = ?1 ORDER BY b.seq",
         )?
-        .query_map([run.to_string().as_str(), EventKind::MessageDelivered.word()], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?, row.get(5)?, row.get(6)?, row.get(7)?))
-        })?
-        .collect::<Result<_, _>>()?;
+        .read_rows([run.to_string().as_str(), EventKind::MessageDelivered.word()])?;
     let read = |(seq, kind, why, digest, is_settled, has_message, is_queued, delivered): Row| {
         let notice = match (has_message, is_queued) {
             (false, _) => Notice::Impossible,
@@ -53,8 +50,7 @@ pub fn signals_since(
 ) -> Result<Vec<(SignalKind, EventSeq)>, StoreError> {
     let rows: Vec<(String, i64)> = connection
         .prepare_cached("SELECT signal, seq FROM events WHERE run = ?1 AND seq > ?2 AND signal IS NOT NULL AND kind <> ?3 ORDER BY seq")?
-        .query_map(params![run.to_string(), after.0, EventKind::SignalMalformed.word()], |row| Ok((row.get(0)?, row.get(1)?)))?
-        .collect::<Result<_, _>>()?;
+        .read_rows(params![run.to_string(), after.0, EventKind::SignalMalformed.word()])?;
     Ok(rows
         .into_iter()
         .filter_map(|(kind, seq)| SignalKind::from_tag(&kind).map(|kind| (kind, EventSeq(seq))))
@@ -62,7 +58,8 @@ pub fn signals_since(
 }
 
 impl Tx<'_> {
-    /// Records a block that could not be read, at the run's newest event. `message`: the notice to the run.
+    /// Records a block that could not be read, at the run's newest event. `message`: the notice to
+    /// the run.
     ///
     /// # Errors
     /// A failure of the store.

@@ -1,11 +1,12 @@
-//! The search index of requests and reports, which is updated from the event history in the background.
+//! The search index of requests and reports, which is updated from the event history in the
+//! background.
 //!
-//! Events say what may have changed. A document is built from the current state of the store, so indexing an event
-//! twice is harmless.
+//! Events say what may have changed. A document is built from the current state of the store, so
+//! indexing an event twice is harmless.
 
 use super::unspaced::{indexed, joined};
-use super::{Found, Hit, Part, Query, Source, Terms, collect, tag};
-use crate::store::db::{OptionalExtension, params, params_from_iter};
+use super::{FoundText, Hit, Part, Query, Source, Terms, collect, tag};
+use crate::store::db::{params, params_from_iter};
 use crate::store::ids::{request_id, run_id};
 use crate::store::{
     Connection, Request, Run, StoreError, Tx, report_of, request_by_id, run_by_id, turn_of_run,
@@ -17,9 +18,11 @@ use adjutant_core::{EventKind, Principal, RequestId, RequestKind, RunId, Time};
 
 /// Maximum number of events that one step examines.
 const EVENTS_MAX: i64 = 20_000;
-/// Maximum number of documents that one transaction indexes, so that other writers do not wait long.
+/// Maximum number of documents that one transaction indexes, so that other writers do not wait
+/// long.
 const MADE_MAX: usize = 50;
-/// Of how many documents the sources are read together, because a server then answers in few round trips.
+/// Of how many documents the sources are read together, because a server then answers in few round
+/// trips.
 const READ_TOGETHER_MAX: usize = 12;
 
 /// The next part to index.
@@ -66,11 +69,11 @@ const INDEXED: [EventKind; 6] = [
 pub fn search_backlog(connection: &Connection, after: i64) -> Result<Backlog, StoreError> {
     let seen: i64 = connection
         .prepare_cached("SELECT seq FROM search_seen")?
-        .query_row([], |row| row.get(0))?;
+        .read_row([])?;
     let after = after.max(seen);
     let last: i64 = connection
         .prepare_cached("SELECT coalesce(max(seq), 0) FROM events")?
-        .query_row([], |row| row.get(0))?;
+        .read_row([])?;
     let end = last.min(after + EVENTS_MAX).max(after);
     let mut backlog = Backlog {
         seq: after,
@@ -84,13 +87,12 @@ pub fn search_backlog(connection: &Connection, after: i64) -> Result<Backlog, St
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query([after, end])?;
     while let Some(row) = rows.next()? {
-        let (seq, kind): (i64, String) = (row.get(0)?, row.get(1)?);
-        let run = || run_id(&row.get::<String>(2)?);
+        let (seq, kind, run, request): (i64, String, String, Option<String>) = row.read()?;
+        let run = || run_id(&run);
         let job = match EventKind::from_word(&kind) {
             Some(
                 EventKind::RequestAsked | EventKind::RequestAnswered | EventKind::RequestRevoked,
-            ) => row
-                .get::<Option<String>>(3)?
+            ) => request
                 .map(|id| request_id(&id))
                 .transpose()?
                 .map(Job::Request),
@@ -125,8 +127,7 @@ struct Document {
 fn known_document(connection: &Connection, reference: &str) -> Result<Option<i64>, StoreError> {
     Ok(connection
         .prepare_cached("SELECT id FROM search_docs WHERE ref = ?1")?
-        .query_row([reference], |row| row.get(0))
-        .optional()?)
+        .find_row([reference])?)
 }
 
 fn document_of_request(request: &Request) -> Document {
@@ -218,8 +219,7 @@ impl Tx<'_> {
     fn index_tree(&mut self, root: RunId) -> Result<(), StoreError> {
         let found: Vec<(String, String)> = self
             .prepare("SELECT d.kind, d.ref FROM runs r JOIN search_docs d ON d.run = r.id WHERE r.root = (SELECT root FROM runs WHERE id = ?1)")?
-            .query_map([root.to_string()], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<Result<_, _>>()?;
+            .read_rows([root.to_string()])?;
         for (kind, reference) in found {
             match kind.as_str() {
                 "request" => {
@@ -419,21 +419,21 @@ pub(super) fn find(
     collect(
         statement.query(params_from_iter(terms.values(query.limit)))?,
         |row| {
-            let (kind, reference): (String, String) = (row.get(0)?, row.get(1)?);
+            let (kind, reference, at, snippet): (String, String, _, _) = row.read()?;
             let corrupt = || StoreError::Corrupt(format!("{kind} {reference} of the index"));
             let found = if kind == "request" {
                 let id = RequestId::parse(&reference).map_err(|_| corrupt())?;
-                Found::Request(Box::new(
+                FoundText::Request(Box::new(
                     request_by_id(connection, id)?.ok_or_else(corrupt)?,
                 ))
             } else {
                 let id = RunId::parse(&reference).map_err(|_| corrupt())?;
-                Found::Report(Box::new(run_by_id(connection, id)?.ok_or_else(corrupt)?))
+                FoundText::Report(Box::new(run_by_id(connection, id)?.ok_or_else(corrupt)?))
             };
             Ok(Hit {
                 found,
-                at: Time(row.get(2)?),
-                snippet: joined(row.get(3)?),
+                at,
+                snippet: joined(snippet),
             })
         },
     )

@@ -1,10 +1,9 @@
 //! Searching chat entries.
 
 use super::unspaced::joined;
-use super::{Found, Hit, Part, Query, Terms, collect, tag};
-use crate::store::chats::read_entry;
-use crate::store::db::{Params, params_from_iter};
-use crate::store::{Connection, StoreError, Tx, chats_of_others};
+use super::{FoundText, Hit, Part, Query, Terms, collect, tag};
+use crate::store::db::{Params, Record, params_from_iter};
+use crate::store::{ChatEntry, Connection, StoreError, Tx, chats_of_others};
 use adjutant_core::chat::{ChatId, Viewer};
 use adjutant_core::{Principal, Time};
 
@@ -22,7 +21,7 @@ const INDEXED_AT_ONCE: i64 = 64;
 pub fn has_unindexed_entries(connection: &Connection) -> Result<bool, StoreError> {
     Ok(connection
         .prepare_cached("SELECT coalesce((SELECT max(id) FROM chat_messages), 0) > (SELECT entry FROM chat_seen)")?
-        .query_row([], |row| row.get(0))?)
+        .read_row([])?)
 }
 
 impl Tx<'_> {
@@ -39,7 +38,8 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records the hour of a new entry. Every [`INDEXED_AT_ONCE`]th entry triggers the indexing of the batch.
+    /// Records the hour of a new entry. Every [`INDEXED_AT_ONCE`]th entry triggers the indexing of
+    /// the batch.
     pub(in crate::store) fn note_entry(&mut self, entry: i64, at: Time) -> Result<(), StoreError> {
         let hour = at.0.div_euclid(HOUR_MS);
         let upsert = "INSERT INTO chat_hours (hour, first, last) VALUES (?1, ?2, ?2) ON CONFLICT (hour) DO UPDATE SET last = excluded.last";
@@ -122,14 +122,14 @@ pub(super) fn find(
     if let Some(Time(since)) = query.since {
         let first: Option<i64> = connection
             .prepare_cached("SELECT min(first) FROM chat_hours WHERE hour >= ?1")?
-            .query_row([since.div_euclid(HOUR_MS)], |row| row.get(0))?;
+            .read_row([since.div_euclid(HOUR_MS)])?;
         terms.add("f.rowid >= ?", first.unwrap_or(i64::MAX));
         terms.add("m.at >= ?", since);
     }
     if let Some(Time(until)) = query.until {
         let last: Option<i64> = connection
             .prepare_cached("SELECT max(last) FROM chat_hours WHERE hour <= ?1")?
-            .query_row([until.div_euclid(HOUR_MS)], |row| row.get(0))?;
+            .read_row([until.div_euclid(HOUR_MS)])?;
         terms.add("f.rowid <= ?", last.unwrap_or(0));
         terms.add("m.at < ?", until);
     }
@@ -140,10 +140,10 @@ pub(super) fn find(
         "f.rowid DESC"
     };
     let sql = format!(
-        "SELECT m.id, m.chat, m.seq, m.kind, m.author, m.name, m.label, m.text, m.at, m.reply_to, m.hops, m.pinned, m.revision, m.edited_at, m.key, c.title,
-           snippet(chat_fts, 1, char(2), char(3), '…', {})
+        "{}, c.title, snippet(chat_fts, 1, char(2), char(3), '…', {})
          FROM chat_fts f CROSS JOIN chat_messages m ON m.id = f.rowid CROSS JOIN chats c ON c.id = m.chat
          WHERE chat_fts MATCH ?1 AND c.importing IS NULL{} ORDER BY {order} LIMIT ?{}",
+        ChatEntry::SELECT,
         terms.snippet_words,
         terms.conditions,
         terms.values.len() + 1
@@ -152,11 +152,11 @@ pub(super) fn find(
     collect(
         statement.query(params_from_iter(terms.values(query.limit)))?,
         |row| {
-            let entry = read_entry(row)??;
+            let (entry, title, snippet): (ChatEntry, _, _) = row.read()?;
             Ok(Hit {
                 at: entry.at,
-                snippet: joined(row.get(16)?),
-                found: Found::Entry(Box::new(entry), row.get(15)?),
+                snippet: joined(snippet),
+                found: FoundText::Entry(Box::new(entry), title),
             })
         },
     )

@@ -1,8 +1,9 @@
-//! Full-text search over chat entries, requests with their answers, and completion reports. A query is a list of
-//! words, never a query language.
+//! Full-text search over chat entries, requests with their answers, and completion reports. A query
+//! is a list of words, never a query language.
 //!
-//! There are two indexes: chat entries are indexed in batches (see [`entries`]), requests and reports from the
-//! event history (see [`documents`]). Each is queried up to the limit, and the results are merged.
+//! There are two indexes: chat entries are indexed in batches (see [`entries`]), requests and
+//! reports from the event history (see [`documents`]). Each is queried up to the limit, and the
+//! results are merged.
 
 mod documents;
 mod entries;
@@ -13,12 +14,12 @@ mod unspaced;
 
 pub(super) use unspaced::TEXT_FUNCTIONS;
 
-use adjutant_core::words;
+use adjutant_core::{hex, words};
 pub use documents::{Backlog, search_backlog};
 pub use entries::has_unindexed_entries;
 
 use super::{ChatEntry, Connection, Request, Run, StoreError};
-use crate::store::db::{self, OptionalExtension, Value, params};
+use crate::store::db::{self, Value, params};
 use adjutant_core::Time;
 use adjutant_core::chat::{ChatId, Viewer};
 
@@ -65,14 +66,14 @@ pub struct Query {
 /// One match.
 #[derive(Debug, Clone)]
 pub struct Hit {
-    pub found: Found,
+    pub found: FoundText,
     pub at: Time,
     /// An excerpt with [`MARK_BEGIN`] and [`MARK_END`] around each match.
     pub snippet: String,
 }
 
 #[derive(Debug, Clone)]
-pub enum Found {
+pub enum FoundText {
     /// An entry with its chat's title.
     Entry(Box<ChatEntry>, String),
     Request(Box<Request>),
@@ -82,7 +83,8 @@ pub enum Found {
 /// The hits from one index, and whether the deadline cut the search short.
 type Part = (Vec<Hit>, bool);
 
-/// Searches the entries that a viewer may see. Also returns whether the deadline cut the search short.
+/// Searches the entries that a viewer may see. Also returns whether the deadline cut the search
+/// short.
 ///
 /// # Errors
 /// A failure of the store.
@@ -121,7 +123,8 @@ pub fn search(
     broken_off |= more;
     let limit = query.limit as usize;
     if query.best {
-        // Scores of two indexes cannot be compared, but ranks can: take the best of each alternately.
+        // Scores of two indexes cannot be compared, but ranks can: take the best of each
+        // alternately.
         let (mut left, mut right) = (entries.into_iter(), documents.into_iter());
         let mut hits = Vec::with_capacity(limit);
         loop {
@@ -150,7 +153,8 @@ fn in_time(part: Result<Part, StoreError>) -> Result<Part, StoreError> {
     }
 }
 
-/// Converts the text of a document from the index of any engine to the form in which the index of this one has it.
+/// Converts the text of a document from the index of any engine to the form in which the index of
+/// this one has it.
 pub(in crate::store) fn text_for_index(connection: &Connection, text: String) -> String {
     let plain = unspaced::joined(text);
     if connection.has_fts5() {
@@ -167,7 +171,8 @@ fn query_words(text: &str) -> impl Iterator<Item = &str> {
         .take(WORDS_MAX)
 }
 
-/// Converts words to an FTS5 query in which nothing has a special meaning. `None`: there are no words.
+/// Converts words to an FTS5 query in which nothing has a special meaning. `None`: there are no
+/// words.
 fn words(text: &str) -> Option<String> {
     let words: Vec<String> = query_words(text)
         .map(|word| format!("\"{}\"", unspaced::indexed(word).replace('"', "\"\"")))
@@ -181,16 +186,11 @@ fn words(text: &str) -> Option<String> {
 
 /// Returns the tag for a value, encoded like in the schema's views.
 fn tag(kind: char, value: &str) -> String {
-    use std::fmt::Write;
-    let mut tag = String::with_capacity(1 + 2 * value.len());
-    tag.push(kind);
-    for byte in value.bytes() {
-        write!(tag, "{byte:02x}").expect("writing to a string never fails");
-    }
-    tag
+    format!("{kind}{}", hex(value))
 }
 
-/// The conditions of one search: the match expression for the index, and SQL conditions on the rows.
+/// The conditions of one search: the match expression for the index, and SQL conditions on the
+/// rows.
 struct Terms {
     matching: String,
     /// The parameters. The first is reserved for the match expression.
@@ -236,8 +236,7 @@ impl Terms {
     ) -> Result<(), StoreError> {
         let oldest: Option<i64> = connection
             .prepare_cached(&format!("SELECT rowid FROM {index} WHERE {index} MATCH ?1 ORDER BY rowid DESC LIMIT 1 OFFSET ?2"))?
-            .query_row(params![self.matching, BEST_AMONG - 1], |row| row.get(0))
-            .optional()?;
+            .find_row(params![self.matching, BEST_AMONG - 1])?;
         if let Some(oldest) = oldest {
             self.add("f.rowid >= ?", oldest);
         }

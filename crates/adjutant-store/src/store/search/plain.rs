@@ -1,15 +1,15 @@
-//! Search on a server: every word of the query must appear, in any case. The newest matches come first; there are no scores. The server
-//! indexes the words of each text, and each character of scripts without spaces as a word (`words_apart` in its schema). The index says
-//! which texts have all of them, in any order, and the text decides. Composed and decomposed characters match.
+//! Search on a server: every word of the query must appear, in any case. The newest matches come
+//! first; there are no scores. The server indexes the words of each text, and each character of
+//! scripts without spaces as a word (`words_apart` in its schema). The index says which texts have
+//! all of them, in any order, and the text decides. Composed and decomposed characters match.
 
 use super::unspaced::{indexed, joined};
-use super::{Found, Hit, MARK_BEGIN, MARK_END, Part, Query, Source};
-use crate::store::chats::read_entry;
-use crate::store::db::{Value, params_from_iter};
+use super::{FoundText, Hit, MARK_BEGIN, MARK_END, Part, Query, Source};
+use crate::store::db::{Record, Value, params_from_iter};
 use crate::store::ids::{request_id, run_id};
-use crate::store::{Connection, StoreError, chats_of_others, request_by_id, run_by_id};
+use crate::store::{ChatEntry, Connection, StoreError, chats_of_others, request_by_id, run_by_id};
 use adjutant_core::chat::Viewer;
-use adjutant_core::{Principal, Time};
+use adjutant_core::{Principal, Time, shorten};
 
 /// Characters of a snippet before the first match, and in all.
 const BEFORE_CHARS: usize = 60;
@@ -17,8 +17,8 @@ const SNIPPET_CHARS: usize = 240;
 /// Maximum number of chats of other owners that a search includes, newest first.
 const FOREIGN_MAX: u32 = 64;
 
-/// Among how many of the newest texts a search begins. Words that are in many texts are found there; others are in few texts, which the index
-/// finds.
+/// Among how many of the newest texts a search begins. Words that are in many texts are found
+/// there; others are in few texts, which the index finds.
 const NEWEST: i64 = 2_000;
 /// The server ignores longer words.
 const WORD_BYTES_MAX: usize = 2_000;
@@ -52,7 +52,8 @@ impl Conditions {
         }
     }
 
-    /// Returns the table to search, or its newest rows only. The planner does not look into the subquery, so it reads no others.
+    /// Returns the table to search, or its newest rows only. The planner does not look into the
+    /// subquery, so it reads no others.
     fn source(&mut self, table: &str, number: &str, only_newest: bool) -> String {
         if !only_newest {
             return table.to_owned();
@@ -64,10 +65,15 @@ impl Conditions {
         )
     }
 
-    fn limit(mut self, limit: u32) -> (String, Vec<Value>) {
+    /// Limits the hits to those with the highest numbers.
+    fn limit(mut self, number: &str, limit: u32) -> (String, Vec<Value>) {
         self.values.push(Value::Integer(i64::from(limit)));
         (
-            format!("{} ORDER BY 1 DESC LIMIT ?{}", self.sql, self.values.len()),
+            format!(
+                "{} ORDER BY {number} DESC LIMIT ?{}",
+                self.sql,
+                self.values.len()
+            ),
             self.values,
         )
     }
@@ -88,7 +94,8 @@ fn is_indexed(word: &str) -> bool {
             .any(|c| c.is_alphabetic() || c.is_ascii_digit())
 }
 
-/// Searches the newest texts, and all if these have too few matches. `find`: whether only among the newest.
+/// Searches the newest texts, and all if these have too few matches. `find`: whether only among the
+/// newest.
 fn newest_first(
     connection: &Connection,
     limit: u32,
@@ -172,18 +179,18 @@ fn entries(
     }
     wanted.words("m.text", words);
     let source = wanted.source("chat_messages", "id", only_newest);
-    let (conditions, values) = wanted.limit(query.limit);
+    let (conditions, values) = wanted.limit("m.id", query.limit);
     let sql = format!(
-        "SELECT m.id, m.chat, m.seq, m.kind, m.author, m.name, m.label, m.text, m.at, m.reply_to, m.hops, m.pinned, m.revision, m.edited_at, m.key, c.title
-         FROM {source} m JOIN chats c ON c.id = m.chat WHERE c.importing IS NULL AND {conditions}"
+        "{}, c.title FROM {source} m JOIN chats c ON c.id = m.chat WHERE c.importing IS NULL AND {conditions}",
+        ChatEntry::SELECT
     );
     let mut statement = connection.prepare_cached(&sql)?;
     super::collect(statement.query(params_from_iter(values))?, |row| {
-        let entry = read_entry(row)??;
+        let (entry, title): (ChatEntry, _) = row.read()?;
         Ok(Hit {
             at: entry.at,
             snippet: snippet(&entry.text, words),
-            found: Found::Entry(Box::new(entry), row.get(15)?),
+            found: FoundText::Entry(Box::new(entry), title),
         })
     })
 }
@@ -238,27 +245,27 @@ fn documents(
     }
     wanted.words("f.text", words);
     let source = wanted.source("search_fts", "rowid", only_newest);
-    let (conditions, values) = wanted.limit(query.limit);
+    let (conditions, values) = wanted.limit("d.id", query.limit);
     let sql = format!(
-        "SELECT d.id, d.kind, d.ref, d.at, f.text FROM {source} f JOIN search_docs d ON d.id = f.rowid JOIN runs r ON r.id = d.run WHERE {conditions}"
+        "SELECT d.kind, d.ref, d.at, f.text FROM {source} f JOIN search_docs d ON d.id = f.rowid JOIN runs r ON r.id = d.run WHERE {conditions}"
     );
     let mut statement = connection.prepare_cached(&sql)?;
     super::collect(statement.query(params_from_iter(values))?, |row| {
-        let (kind, reference): (String, String) = (row.get(1)?, row.get(2)?);
+        let (kind, reference, at, text): (String, String, _, String) = row.read()?;
         let corrupt = || StoreError::Corrupt(format!("{kind} {reference} of the index"));
         let found = if kind == "request" {
-            Found::Request(Box::new(
+            FoundText::Request(Box::new(
                 request_by_id(connection, request_id(&reference)?)?.ok_or_else(corrupt)?,
             ))
         } else {
-            Found::Report(Box::new(
+            FoundText::Report(Box::new(
                 run_by_id(connection, run_id(&reference)?)?.ok_or_else(corrupt)?,
             ))
         };
         Ok(Hit {
             found,
-            at: Time(row.get(3)?),
-            snippet: snippet(&row.get::<String>(4)?, words),
+            at,
+            snippet: snippet(&text, words),
         })
     })
 }
@@ -289,7 +296,7 @@ fn snippet(text: &str, words: &[String]) -> String {
     let end = (begin + SNIPPET_CHARS).min(chars.len());
     let mut out = String::new();
     if begin > 0 {
-        out.push('…');
+        out.push(shorten::MARK);
     }
     let mut at = begin;
     while at < end {
@@ -307,7 +314,7 @@ fn snippet(text: &str, words: &[String]) -> String {
         }
     }
     if end < chars.len() {
-        out.push('…');
+        out.push(shorten::MARK);
     }
     out
 }

@@ -1,7 +1,6 @@
 //! Conformance tests of searches.
 
 use super::*;
-use crate::config::Home;
 use crate::store::testing::fixture::{Fixture, fixture};
 use crate::store::{NewChat, NewEntry, Store};
 use adjutant_core::Principal;
@@ -262,7 +261,8 @@ fn no_text_makes_a_search_fail() {
     assert!(searched.is_ok(), "{searched:?}");
 }
 
-/// Maximum number of entries are indexed by a search and some by a write. An edit in between is indexed once.
+/// Maximum number of entries are indexed by a search and some by a write. An edit in between is
+/// indexed once.
 #[tokio::test]
 async fn every_entry_is_indexed_once() {
     let (store, _dir) = store();
@@ -331,41 +331,8 @@ async fn every_entry_is_indexed_once() {
     same.await.expect("the index matches the entries");
 }
 
-#[test]
-fn entries_of_an_older_store_are_found() {
-    let dir = tempfile::tempdir().expect("a directory");
-    let home = Home::at(&dir.path().join("home")).expect("a home");
-    home.ensure().expect("a home");
-    let old = crate::store::open::unmanaged(&home);
-    old.execute_batch(include_str!("../db/sqlite/migrations/0001.sql"))
-        .expect("the schema of version 1");
-    old.execute_batch(
-        "INSERT INTO chats (kind, title, owner, window_chars, turns_max, started_by, started_name, started_at, last_at, last_seq, said)
-           VALUES ('chat', 't', 'person', 10, 2, 'person', 'person', 1, 1, 1, 1);
-         INSERT INTO chat_messages (chat, seq, kind, author, name, text, at) VALUES (1, 1, 'message', 'person', 'person', 'an old word', 7200001);
-         INSERT INTO chat_fts (rowid, chat, text) VALUES (1, 'c1', 'an old word');
-         PRAGMA application_id = 1633970804; PRAGMA user_version = 1;",
-    )
-    .expect("rows");
-    drop(old);
-    let store = Store::open(&home).expect("a store");
-    let found = |since: i64| {
-        let query = Query {
-            text: "old".to_owned(),
-            since: Some(Time(since)),
-            limit: 10,
-            ..Query::default()
-        };
-        store
-            .read(|connection| search(connection, &person(), &query))
-            .expect("searched")
-            .0
-            .len()
-    };
-    assert_eq!((found(7_200_000), found(7_200_002)), (1, 0));
-}
-
-/// Measures a search among a million entries, on SQLite or on the server of the conformance tests. Ignored by default because it takes a minute.
+/// Measures a search among a million entries, on SQLite or on the server of the conformance tests.
+/// Ignored by default because it takes a minute.
 #[tokio::test]
 #[ignore = "a measurement"]
 async fn search_of_a_million_entries_is_measured() {

@@ -1,19 +1,21 @@
-//! Text in scripts without spaces between words. The index treats a run of letters as one word. In these scripts, a
-//! separator is inserted between all characters, in indexed texts and in queries, so that a word is found as a
-//! sequence of characters at any position.
+//! Text in scripts without spaces between words. The index treats a run of letters as one word. In
+//! these scripts, a separator is inserted between all characters, in indexed texts and in queries,
+//! so that a word is found as a sequence of characters at any position.
 //!
-//! Text is first normalized to NFC, so that composed and decomposed forms of a character (`é`, or `e` and an
-//! accent) match each other.
+//! Text is first normalized to NFC, so that composed and decomposed forms of a character (`é`, or
+//! `e` and an accent) match each other.
 //!
-//! The index stores the converted text. Changing the conversion requires a new index and a new schema version.
+//! The index stores the converted text. Changing the conversion requires a new index and a new
+//! schema version.
 
 use std::borrow::Cow;
 use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfc_quick};
 
-/// The separator between two characters. The index treats it like a space; it is removed from displayed text.
+/// The separator between two characters. The index treats it like a space; it is removed from
+/// displayed text.
 const GAP: char = '\u{1}';
-/// The start of a private use plane. The index ignores vowel and tone marks above or below a letter, so they are
-/// mapped to characters of this plane, which count as letters.
+/// The start of a private use plane. The index ignores vowel and tone marks above or below a
+/// letter, so they are mapped to characters of this plane, which count as letters.
 const PRIVATE: u32 = 0xF_0000;
 
 /// Converts a text to its indexed form.
@@ -71,15 +73,9 @@ pub(super) fn joined(text: String) -> String {
 /// Converts a text to another form of it.
 type Convert = fn(&str) -> String;
 
-/// Functions that SQL statements use: `index_text` converts a text to its indexed form. The migrations use `set_apart` (without
-/// normalization) and `reindex_text` (for text from an index).
-pub(in crate::store) const TEXT_FUNCTIONS: [(&str, Convert); 3] = [
-    ("index_text", |text| indexed(text).into_owned()),
-    ("set_apart", |text| set_apart(text).into_owned()),
-    ("reindex_text", |text| {
-        indexed(&joined(text.to_owned())).into_owned()
-    }),
-];
+/// The function of SQL statements that converts a text to its indexed form.
+pub(in crate::store) const TEXT_FUNCTIONS: [(&str, Convert); 1] =
+    [("index_text", |text| indexed(text).into_owned())];
 
 /// Korean is included: it has spaces between words, but not before the particles appended to them.
 fn is_unspaced(c: char) -> bool {
@@ -94,8 +90,8 @@ fn is_unspaced(c: char) -> bool {
         | '\u{1B000}'..='\u{1B16F}' | '\u{20000}'..='\u{3FFFD}')
 }
 
-/// Returns whether a character is a mark of these scripts that distinguishes words, although Unicode counts it as
-/// neither letter nor digit.
+/// Returns whether a character is a mark of these scripts that distinguishes words, although
+/// Unicode counts it as neither letter nor digit.
 fn is_mark(c: char) -> bool {
     matches!(c,
         '\u{E31}' | '\u{E34}'..='\u{E3A}' | '\u{E47}'..='\u{E4E}'

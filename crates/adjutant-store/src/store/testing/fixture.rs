@@ -19,7 +19,7 @@ pub const KEEP: Retention = Retention { stopped_ms: 60_000 };
 pub struct Fixture {
     pub store: Store,
     pub home: Home,
-    pub place: Place,
+    pub place: StoreLocation,
     _dir: tempfile::TempDir,
 }
 
@@ -27,7 +27,7 @@ pub fn fixture() -> Fixture {
     let dir = tempfile::tempdir().expect("a directory");
     let home = Home::at(&dir.path().join("home")).expect("a home");
     home.ensure().expect("a home");
-    let place = super::place_of_this_run().unwrap_or_else(|| Place::Home(home.clone()));
+    let place = super::place_of_this_run().unwrap_or_else(|| StoreLocation::Home(home.clone()));
     Fixture {
         store: Store::open_at(&home, place.clone()).expect("a store"),
         home,

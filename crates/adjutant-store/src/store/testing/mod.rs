@@ -1,10 +1,11 @@
-//! Stores for tests, here and of the use cases: a fresh one for each test, in a file or on a PostgreSQL server.
+//! Stores for tests, here and of the use cases: a fresh one for each test, in a file or on a
+//! PostgreSQL server.
 
 pub mod fixture;
 pub mod server;
 
 use crate::config::PostgresAddress;
-use crate::store::Place;
+use crate::store::StoreLocation;
 use server::Server;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -20,17 +21,17 @@ fn variable(name: &str) -> Option<std::ffi::OsString> {
 
 /// Returns whether this process runs the tests again, on a server.
 #[must_use]
-pub fn is_run_on_server() -> bool {
+pub(crate) fn is_run_on_server() -> bool {
     variable(SERVER).is_some()
 }
 
 /// Creates a database for a fixture. `None`: the fixtures of this process use SQLite.
-pub fn place_of_this_run() -> Option<Place> {
-    address_of_this_run().map(|(address, _)| Place::Postgres(address))
+pub(crate) fn place_of_this_run() -> Option<StoreLocation> {
+    address_of_this_run().map(|(address, _)| StoreLocation::Postgres(address))
 }
 
 /// Creates a database. Also returns the server's socket.
-pub fn address_of_this_run() -> Option<(PostgresAddress, PathBuf)> {
+pub(crate) fn address_of_this_run() -> Option<(PostgresAddress, PathBuf)> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let socket_dir = variable(SERVER)?.into_string().expect("a path");
     let name = format!(
@@ -48,7 +49,8 @@ pub fn address_of_this_run() -> Option<(PostgresAddress, PathBuf)> {
     Some((address(&name), Path::new(&socket_dir).join(".s.PGSQL.5432")))
 }
 
-/// Runs the tests whose names contain one of these texts again, in a process whose fixtures use a server.
+/// Runs the tests whose names contain one of these texts again, in a process whose fixtures use a
+/// server.
 pub fn run_on_server(tests: &[&str]) {
     if is_run_on_server() {
         return;

@@ -1,4 +1,8 @@
 //! A PostgreSQL server for tests, with its own data and socket, which ends with its owner.
+#![allow(
+    unreachable_pub,
+    reason = "the end-to-end tests and xtask have this file, too"
+)]
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -14,7 +18,8 @@ const UNPRIVILEGED: u32 = 65_534;
 /// How long a server may take to start on a loaded machine.
 const START_MAX: Duration = Duration::from_secs(60);
 
-/// Copies what a server prints to its log. Returns a channel that says when it accepts connections, and ends with it.
+/// Copies what a server prints to its log. Returns a channel that says when it accepts connections,
+/// and ends with it.
 fn is_ready(printed: ChildStderr, mut log: std::fs::File) -> Receiver<()> {
     let (ready, is_ready) = mpsc::channel();
     std::thread::spawn(move || {
@@ -36,6 +41,16 @@ fn is_ready(printed: ChildStderr, mut log: std::fs::File) -> Receiver<()> {
     is_ready
 }
 
+/// Runs a program, which must succeed.
+fn run(program: &mut Command) {
+    let ran = program.output().expect("it starts");
+    assert!(
+        ran.status.success(),
+        "{program:?}: {}",
+        String::from_utf8_lossy(&ran.stderr)
+    );
+}
+
 /// A running server.
 #[derive(Debug)]
 pub struct Server {
@@ -44,7 +59,8 @@ pub struct Server {
     process: Option<Child>,
     /// Where it listens besides its socket.
     tcp: Option<Tcp>,
-    /// Whether its commits reach the disk, for measurements. Otherwise the machine does not crash, so nothing has to.
+    /// Whether its commits reach the disk, for measurements. Otherwise the machine does not crash,
+    /// so nothing has to.
     is_durable: bool,
     /// Variables of its processes.
     variables: Vec<(String, String)>,
@@ -230,7 +246,7 @@ impl Server {
                 Ok(()) => self.process = Some(process),
                 // It refuses to start while processes of a killed one still end.
                 Err(RecvTimeoutError::Disconnected) if Instant::now() < until => {
-                    drop(process.wait().expect("reaped"))
+                    process.wait().expect("reaped");
                 }
                 Err(_) => panic!(
                     "{}",
@@ -248,7 +264,8 @@ impl Server {
             .is_ok_and(|ran| ran.success())
     }
 
-    /// Waits until it accepts connections, also if it has ended all its processes, or is about to do so.
+    /// Waits until it accepts connections, also if it has ended all its processes, or is about to
+    /// do so.
     #[allow(dead_code, reason = "only cargo xtask fleet uses it")]
     pub fn recover(&mut self) {
         let until = Instant::now() + START_MAX;
@@ -277,83 +294,21 @@ impl Server {
         }
     }
 
-    /// Puts a synchronous replica in its place: makes one, ends all processes of the server as a crash does, and promotes the replica, which
-    /// listens at the same addresses.
+    /// Puts a synchronous replica in its place: makes one, ends all processes of the server as a
+    /// crash does, and promotes the replica, which listens at the same addresses.
     #[allow(dead_code, reason = "only cargo xtask fleet uses it")]
     pub fn promote_replica(&mut self) {
         let dir = self.dir.path().to_owned();
         let (data, replica, aside) = (dir.join("data"), dir.join("replica"), dir.join("aside"));
-        let run = |program: &mut Command| {
-            let ran = program.output().expect("it starts");
-            assert!(
-                ran.status.success(),
-                "{program:?}: {}",
-                String::from_utf8_lossy(&ran.stderr)
-            );
-        };
-        let change = |sql: &str| {
-            run(self.psql("postgres").args([
-                "-c",
-                "SET default_transaction_read_only = off",
-                "-c",
-                sql,
-                "-c",
-                "SELECT pg_reload_conf()",
-            ]));
-        };
-        let rules = std::fs::read_to_string(data.join("pg_hba.conf")).expect("rules");
-        if !rules.contains("local replication") {
-            std::fs::write(
-                data.join("pg_hba.conf"),
-                format!("{rules}local replication all trust\n"),
-            )
-            .expect("written");
-        }
-        change("SELECT 1");
+        self.allow_replication(&data.join("pg_hba.conf"));
         run(self
             .program("pg_basebackup")
             .args([
                 "-D", "replica", "-R", "-X", "stream", "-c", "fast", "-U", "adj", "-h",
             ])
             .arg(&dir));
-        std::fs::create_dir(&aside).expect("a directory");
-        if rustix::process::geteuid().is_root() {
-            std::os::unix::fs::chown(&aside, Some(UNPRIVILEGED), Some(UNPRIVILEGED))
-                .expect("owned");
-        }
-        let mut standby = self.program("postgres");
-        standby
-            .args([
-                "-D",
-                "replica",
-                "-c",
-                "listen_addresses=",
-                "-c",
-                "ssl=off",
-                "-c",
-                "max_connections=200",
-                "-c",
-            ])
-            .arg(format!("unix_socket_directories={}", aside.display()));
-        let mut standby = standby
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("postgres starts");
-        let log = std::fs::File::create(dir.join("replica.log")).expect("a log");
-        is_ready(standby.stderr.take().expect("a pipe"), log)
-            .recv_timeout(START_MAX)
-            .expect("the replica accepts connections");
-        change("ALTER SYSTEM SET synchronous_standby_names = '*'");
-        let until = Instant::now() + START_MAX;
-        while self.sql(
-            "postgres",
-            "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'",
-        ) != "1"
-        {
-            assert!(Instant::now() < until, "the replica is not synchronous");
-            std::thread::park_timeout(Duration::from_millis(20));
-        }
+        let mut standby = self.start_replica(&aside);
+        self.wait_for_synchronous_replica();
         self.kill();
         run(self.program("psql").arg("-h").arg(&aside).args([
             "-U",
@@ -373,6 +328,71 @@ impl Server {
         std::fs::remove_dir_all(&data).expect("removed");
         std::fs::rename(&replica, &data).expect("renamed");
         self.resume();
+    }
+
+    fn allow_replication(&self, rules: &Path) {
+        let allowed = std::fs::read_to_string(rules).expect("rules");
+        if !allowed.contains("local replication") {
+            std::fs::write(rules, format!("{allowed}local replication all trust\n"))
+                .expect("written");
+        }
+        self.change("SELECT 1");
+    }
+
+    /// Runs a statement that changes a setting, and reads the settings again.
+    fn change(&self, sql: &str) {
+        run(self.psql("postgres").args([
+            "-c",
+            "SET default_transaction_read_only = off",
+            "-c",
+            sql,
+            "-c",
+            "SELECT pg_reload_conf()",
+        ]));
+    }
+
+    /// Starts the replica with its socket in a new directory.
+    fn start_replica(&self, aside: &Path) -> Child {
+        std::fs::create_dir(aside).expect("a directory");
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(aside, Some(UNPRIVILEGED), Some(UNPRIVILEGED)).expect("owned");
+        }
+        let mut standby = self
+            .program("postgres")
+            .args([
+                "-D",
+                "replica",
+                "-c",
+                "listen_addresses=",
+                "-c",
+                "ssl=off",
+                "-c",
+                "max_connections=200",
+                "-c",
+            ])
+            .arg(format!("unix_socket_directories={}", aside.display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("postgres starts");
+        let log = std::fs::File::create(self.dir.path().join("replica.log")).expect("a log");
+        is_ready(standby.stderr.take().expect("a pipe"), log)
+            .recv_timeout(START_MAX)
+            .expect("the replica accepts connections");
+        standby
+    }
+
+    fn wait_for_synchronous_replica(&self) {
+        self.change("ALTER SYSTEM SET synchronous_standby_names = '*'");
+        let until = Instant::now() + START_MAX;
+        while self.sql(
+            "postgres",
+            "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'",
+        ) != "1"
+        {
+            assert!(Instant::now() < until, "the replica is not synchronous");
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
     }
 
     /// Requires a password of everyone, from now on.
@@ -405,12 +425,14 @@ impl Server {
         self.resume();
     }
 
-    /// Restarts it so that it also listens on loopback, with TLS if there is a certificate with its key, and then only so. Returns its port.
+    /// Restarts it so that it also listens on loopback, with TLS if there is a certificate with its
+    /// key, and then only so. Returns its port.
     pub fn listen(&mut self, certificate: Option<[&Path; 2]>) -> u16 {
         self.listen_at("localhost", "localhost", certificate)
     }
 
-    /// Restarts it so that it also listens at all addresses, for all hosts that use TLS. Returns its port.
+    /// Restarts it so that it also listens at all addresses, for all hosts that use TLS. Returns
+    /// its port.
     #[allow(dead_code, reason = "only cargo xtask fleet uses it")]
     pub fn listen_to_all(&mut self, certificate: [&Path; 2]) -> u16 {
         self.listen_at("*", "all", Some(certificate))
@@ -517,7 +539,8 @@ impl Server {
         times
     }
 
-    /// Measures how many rows a second many clients take from a queue, one in each transaction, with `SKIP LOCKED`.
+    /// Measures how many rows a second many clients take from a queue, one in each transaction,
+    /// with `SKIP LOCKED`.
     #[allow(dead_code, reason = "only cargo xtask bench uses it")]
     pub fn skip_locked_per_s(&self, clients: usize, count: usize) -> f64 {
         self.create_database("floor");
@@ -730,11 +753,12 @@ pub fn url(socket_dir: &Path, database: &str) -> String {
     format!("postgres://adj@/{database}?host={}", socket_dir.display())
 }
 
-/// Where the installed versions are, each in a directory named after it: Debian's, and those in the directory that a variable names (without
-/// TLS).
+/// Where the installed versions are, each in a directory named after it: Debian's, and those in the
+/// directory that a variable names (without TLS).
 const INSTALLED: &str = "/usr/lib/postgresql";
 const MORE_INSTALLED: &str = "ADJ_POSTGRES";
-/// The variable with the version that servers have if none is named. Without it, they have the newest of Debian.
+/// The variable with the version that servers have if none is named. Without it, they have the
+/// newest of Debian.
 const VERSION: &str = "ADJ_POSTGRES_VERSION";
 
 #[expect(clippy::disallowed_methods, reason = "a variable of the tests")]

@@ -1,4 +1,5 @@
-//! Elicitations: the fields of an agent's form become questions to its parent, and the answers complete the form.
+//! Elicitations: the fields of an agent's form become questions to its parent, and the answers
+//! complete the form.
 
 use super::{Rig, line};
 use crate::support::kill;

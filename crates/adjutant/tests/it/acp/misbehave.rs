@@ -1,4 +1,5 @@
-//! Agents that break the protocol: each run ends with a cause, no process is left, and no call waits forever.
+//! Agents that break the protocol: each run ends with a cause, no process is left, and no call
+//! waits forever.
 
 use super::{Rig, line};
 use rustix::process::{Pid, Signal, kill_process};
@@ -329,7 +330,7 @@ fn refused_request_is_withdrawn_before_the_run_ends() {
     );
     rig.home.until_log("job", "ready");
     let run = rig.home.run_id("job");
-    let log = adjutant::logs::log_path(&rig.home.home.dir, &run, 1);
+    let log = adjutant_home::logs::log_path(&rig.home.home.dir, &run, 1);
     let hub = i32::try_from(rig.home.hub_pid())
         .ok()
         .and_then(Pid::from_raw)

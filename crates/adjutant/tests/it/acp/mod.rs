@@ -1,5 +1,5 @@
-//! Any agent that speaks ACP: agents on the official SDKs (`tests/acp`, installed by `.ci/acp`), configured with one
-//! line; some of them misbehave.
+//! Any agent that speaks ACP: agents on the official SDKs (`tests/acp`, installed by `.ci/acp`),
+//! configured with one line; some of them misbehave.
 
 mod add;
 mod driven;

@@ -99,7 +99,8 @@ fn agent_that_states_nothing_uses_up_a_hard_budget() {
     assert_eq!(home.finished("b")["budgets"][0]["used"], 1_000);
 }
 
-/// Plays Claude Code: it ends a turn without stating its usage, and goes on because a sub-agent of its own works.
+/// Plays Claude Code: it ends a turn without stating its usage, and goes on because a sub-agent of
+/// its own works.
 const TURN: &str = r#"#!/bin/sh
 case "$1" in --version) echo "99.0.0 (Claude Code)"; exit 0;; esac
 printf '{"type":"system","subtype":"init","session_id":"3b241101-e2bb-4255-8caf-4136c566a962"}\n'

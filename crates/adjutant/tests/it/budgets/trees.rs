@@ -104,7 +104,7 @@ fn transferred_budget_is_neither_lost_nor_doubled_by_a_kill() {
                 .stderr(Stdio::null());
             let mut hub = hub.spawn().expect("a hub");
             home.until("the hub takes calls", || {
-                home.call(&adjutant::view::GetHub {}, "").ok()
+                home.call(&adjutant_api::view::GetHub {}, "").ok()
             });
             delegating(&home, "hang");
             let mut args = vec!["approve".to_owned(), "Q1".to_owned()];

@@ -5,7 +5,8 @@ use crate::mcp::text;
 use crate::support::TestHome;
 use serde_json::{Value, json};
 
-/// Declares an agent with Claude's preset whose program is a script. `$as` contains its permissions.
+/// Declares an agent with Claude's preset whose program is a script. `$as` contains its
+/// permissions.
 fn vendor(home: &TestHome, name: &str, script: &str) {
     let path = home.work().join(format!("{name}.sh"));
     let as_what = "read -r first; case \"$*\" in *NotebookEdit*) as=read;; *acceptEdits*) as=edit;; *) as=full;; esac";

@@ -1,9 +1,10 @@
-//! Export and import: claims in a file are shown as such, and a rejected file leaves nothing behind.
+//! Export and import: claims in a file are shown as such, and a rejected file leaves nothing
+//! behind.
 
 use super::{client, home_with, said, start};
 use crate::mcp::text;
 use crate::support::TestHome;
-use adjutant::view::{CarriedChat, CarriedEntry, ImportChat};
+use adjutant_api::view::{CarriedChat, CarriedEntry, ImportChat};
 use serde_json::{Value, json};
 
 /// Returns an exported chat of a client with an agent, as editable lines.

@@ -1,4 +1,5 @@
-//! Mentions are shown in the person's inbox, and with a parent's open questions, until they are read.
+//! Mentions are shown in the person's inbox, and with a parent's open questions, until they are
+//! read.
 
 use super::{client, start};
 use crate::mcp::text;

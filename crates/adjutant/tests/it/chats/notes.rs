@@ -3,7 +3,7 @@
 use super::{client, home_with};
 use crate::mcp::Session;
 use crate::support::TestHome;
-use adjutant::view::GetHub;
+use adjutant_api::view::GetHub;
 use serde_json::{Value, json};
 use std::process::Stdio;
 

@@ -1,5 +1,5 @@
-//! Invalid input is refused with the limit and a hint, on the command line and over MCP. Unusual but valid input is
-//! stored unchanged and shown sanitized.
+//! Invalid input is refused with the limit and a hint, on the command line and over MCP. Unusual
+//! but valid input is stored unchanged and shown sanitized.
 
 use super::{client, home_with, said, start};
 use crate::mcp::text;

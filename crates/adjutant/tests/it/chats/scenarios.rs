@@ -1,5 +1,5 @@
-//! The scenarios of the original protocol, with its own tools and spellings: a basic conversation, several agents,
-//! a history beyond the limit, concurrent participants, and errors.
+//! The scenarios of the original protocol, with its own tools and spellings: a basic conversation,
+//! several agents, a history beyond the limit, concurrent participants, and errors.
 
 use super::{client, home_with, said};
 use crate::mcp::{Session, text};
@@ -290,7 +290,8 @@ fn agents_that_share_a_connection_read_by_themselves() {
     // Without a name, the connection reads, as before.
     let list = shared.done("list-chats", json!({}));
     assert_eq!(list["chats"][0]["unread"], 0, "{list}");
-    // Names grant nothing: another client's Backend does not see the chat, and its cursors are its own.
+    // Names grant nothing: another client's Backend does not see the chat, and its cursors are its
+    // own.
     let mut other = client(&home, "other", &["--compat", "--max-wait", "30"]);
     assert_eq!(
         other.done("list-chats", json!({"agentName": "Backend"}))["chats"],

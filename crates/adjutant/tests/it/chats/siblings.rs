@@ -1,4 +1,5 @@
-//! Runs of one owner are siblings, whichever tree they belong to. They cannot see runs of another owner.
+//! Runs of one owner are siblings, whichever tree they belong to. They cannot see runs of another
+//! owner.
 
 use super::{client, home_with, said, start};
 use crate::mcp::{Session, text};

@@ -3,7 +3,7 @@
 use super::{client, home_with, said, start};
 use crate::mcp::text;
 use crate::support::TestHome;
-use adjutant::view::{ListChats, Say, ShowChat};
+use adjutant_api::view::{ListChats, Say, ShowChat};
 use serde_json::{Value, json};
 
 #[test]
@@ -246,7 +246,7 @@ fn fifty_posters_lose_nothing_and_see_one_order() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let hub = adjutant::client::Client::running_hub(&home.home);
+    let hub = adjutant_net::hub_client::Client::running_hub(&home.home);
     runtime.block_on(async {
         let mut posters = tokio::task::JoinSet::new();
         for poster in 0..50 {

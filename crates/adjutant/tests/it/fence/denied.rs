@@ -3,7 +3,7 @@
 use super::{SHELL, start};
 use crate::mcp::{Session, text};
 use crate::support::TestHome;
-use adjutant::view::{ReadEvents, Wait, WaitUntil};
+use adjutant_api::view::{ReadEvents, Wait, WaitUntil};
 use adjutant_core::EventKind;
 use serde_json::json;
 use std::path::PathBuf;
@@ -79,7 +79,7 @@ fn denied_write_wakes_the_parent() {
     );
     let told = text(&waited);
     assert!(
-        told.contains("1 DENIED WRITE")
+        told.contains("DENIED: its output reports 1 write that the fence denied")
             && told.contains("/usr/new")
             && told.contains("steer_subagent"),
         "{told}"

@@ -6,8 +6,9 @@ use crate::support::TestHome;
 use serde_json::json;
 use std::process::{Command, Stdio};
 
-/// Runs the first command, and so the hub that it starts, with restricted features of the kernel. `setup` is a shell script
-/// that restricts them as root of a user namespace and ends with the command.
+/// Runs the first command, and so the hub that it starts, with restricted features of the kernel.
+/// `setup` is a shell script that restricts them as root of a user namespace and ends with the
+/// command.
 fn started_where(home: &TestHome, unshare: &[&str], setup: &str, args: &[&str]) {
     run_where(home, unshare, setup, &home.command(args));
 }
@@ -213,8 +214,8 @@ fn landlock_refuses_a_link_that_the_run_can_make() {
     assert!(!home.work().join("ran.txt").exists());
 }
 
-/// Covers a part of each procfs that is mounted here, for example that of a chroot: one that is wholly visible would let
-/// the kernel mount another.
+/// Covers a part of each procfs that is mounted here, for example that of a chroot: one that is
+/// wholly visible would let the kernel mount another.
 const NO_NEW_PROC: &str = "while read -r _ at kind _; do \
     if [ \"$kind\" = proc ]; then mount --bind /dev/null \"$at/version\"; fi; done < /proc/self/mounts; ";
 
@@ -257,13 +258,15 @@ fn fence_without_proc_starts_nothing(unshare: &[&str], setup: &str) {
 
 #[test]
 fn partly_failed_fence_starts_nothing() {
-    // If a part of /proc is covered, the kernel refuses to mount another: that fails after half of the fence was mounted.
+    // If a part of /proc is covered, the kernel refuses to mount another: that fails after half of
+    // the fence was mounted.
     fence_without_proc_starts_nothing(&["--mount"], &format!("{NO_NEW_PROC} exec \"$@\""));
 }
 
 #[test]
 fn partly_failed_fence_starts_nothing_beside_another_proc() {
-    // The second procfs belongs to a PID namespace, which ends with the command: the run has to end before it.
+    // The second procfs belongs to a PID namespace, which ends with the command: the run has to end
+    // before it.
     let setup = format!(
         "mkdir ../proc; mount -t proc proc ../proc; {NO_NEW_PROC} \"$@\"; \"$1\" wait half || true"
     );

@@ -1,4 +1,5 @@
-//! Links and replaced directories that a fenced agent prepares for its next attempt or for another run.
+//! Links and replaced directories that a fenced agent prepares for its next attempt or for another
+//! run.
 
 use super::{SHELL, assert_said, attempt, start, text};
 use crate::changes::git;

@@ -2,7 +2,7 @@
 
 use super::{SHELL, assert_said, attempt, fenced, start, text};
 use crate::support::TestHome;
-use adjutant::view::ReadEvents;
+use adjutant_api::view::ReadEvents;
 use adjutant_core::EventKind;
 use serde_json::json;
 

@@ -30,7 +30,8 @@ fn count(seen: &Seen, run: &str) -> usize {
         .count()
 }
 
-/// The hub cannot record the gate's counts: under a budget, the next request waits; without a budget, it is sent.
+/// The hub cannot record the gate's counts: under a budget, the next request waits; without a
+/// budget, it is sent.
 #[test]
 fn request_waits_for_a_full_disk_under_a_budget_only() {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -77,7 +78,7 @@ fn request_waits_for_a_full_disk_under_a_budget_only() {
         .stderr(Stdio::null());
     let mut hub = hub.spawn().expect("a hub");
     home.until("the hub takes calls", || {
-        home.call(&adjutant::view::GetHub {}, "").ok()
+        home.call(&adjutant_api::view::GetHub {}, "").ok()
     });
     home.ok(&[
         "run", "--detach", "--agent", "free", "--name", "free", "--budget", "time=1h", "x",

@@ -217,7 +217,8 @@ async fn connection_that_the_api_has_closed_is_replaced() {
     for asked in 1..=10 {
         let answered = rig.ask(CHAT, "{}").await;
         assert!(answered.starts_with("HTTP/1.1 200"), "{answered}");
-        // The API may have received a request that was sent while it closed the connection, so the request is never sent twice.
+        // The API may have received a request that was sent while it closed the connection, so the
+        // request is never sent twice.
         rig.api.until("closed", |seen| seen.closed == asked).await;
     }
     assert_eq!(rig.used(), (10, 0, 1_000, 100));

@@ -109,7 +109,7 @@ async fn errors_of_the_api_are_forwarded_and_cost_nothing() {
         .clone();
     let in_ms = limits
         .first()
-        .map(|until| until.ms_since(adjutant::clock::now()));
+        .map(|until| until.ms_since(adjutant_os::clock::now()));
     assert!(
         limits.len() == 1 && in_ms.is_some_and(|ms| (50_000..=60_000).contains(&ms)),
         "{in_ms:?}"

@@ -1,4 +1,5 @@
-//! Requests that the gate refuses: from other processes and web pages, to other endpoints, beyond the budget.
+//! Requests that the gate refuses: from other processes and web pages, to other endpoints, beyond
+//! the budget.
 
 use super::rig::{ANSWER, KEY, Rig, TOKEN, answer};
 use std::sync::atomic::Ordering;
@@ -189,7 +190,7 @@ async fn refusal_has_the_format_of_each_api() {
             "{body}"
         );
         assert_eq!(
-            body["error"]["message"], "Adjutant refused this request: the budget is used up",
+            body["error"]["message"], "Adjutant refused this request: its budget is used up",
             "{body}"
         );
     }
@@ -217,7 +218,8 @@ async fn no_request_begins_after_the_budget_is_empty() {
     assert_eq!(rig.used(), (1_000, 0, 100_000, 10_000));
 }
 
-/// The agent hangs up after it has sent a part of its request, the whole request, and the request with more data.
+/// The agent hangs up after it has sent a part of its request, the whole request, and the request
+/// with more data.
 #[tokio::test]
 async fn abandoned_request_is_never_sent() {
     let mut rig = Rig::with(vec![answer("200 OK", "", ANSWER)]).await;

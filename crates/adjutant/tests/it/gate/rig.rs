@@ -1,6 +1,6 @@
 //! A gate between a raw client and a scripted API on loopback.
 
-use adjutant::gate::{Gate, GateEvent};
+use adjutant_agent::gate::{Denial, Gate, GateEvent};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -22,7 +22,8 @@ pub const TOKEN: &str = "adj-token";
 pub const ANSWER: &str =
     r#"{"model":"m","choices":[],"usage":{"prompt_tokens":100,"completion_tokens":10}}"#;
 
-/// A step of the API's script for a request. At the end, the connection stays open for the next request.
+/// A step of the API's script for a request. At the end, the connection stays open for the next
+/// request.
 #[derive(Debug, Clone)]
 pub enum Act {
     Send(Vec<u8>),
@@ -66,7 +67,8 @@ pub struct Api {
 }
 
 impl Api {
-    /// Starts an API that answers its requests with these scripts, one after another; the last one repeats.
+    /// Starts an API that answers its requests with these scripts, one after another; the last one
+    /// repeats.
     pub async fn plays(scripts: Vec<Vec<Act>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
@@ -91,7 +93,8 @@ impl Api {
 
     /// Returns an API at an address on which no program listens.
     pub async fn absent() -> Self {
-        // A port that never had a listener: one that is closed still accepts while a child of another test has it.
+        // A port that never had a listener: one that is closed still accepts while a child of
+        // another test has it.
         let reserved = TcpSocket::new_v4().expect("a socket");
         reserved
             .bind(SocketAddr::from(([127, 0, 0, 1], 0)))
@@ -158,7 +161,8 @@ async fn serve(
                     return record.send_modify(|seen| seen.left += 1);
                 }
                 Act::Close => {
-                    // Waits until the gate has closed the connection too, so that its next request does not use it.
+                    // Waits until the gate has closed the connection too, so that its next request
+                    // does not use it.
                     let mut byte = [0];
                     if stream.shutdown().await.is_ok() {
                         while matches!(stream.read(&mut byte).await, Ok(1)) {}
@@ -208,7 +212,7 @@ async fn read_request(stream: &mut TcpStream) -> Option<(String, usize)> {
 }
 
 /// The decision that the gate requests before a request begins.
-type Permission = oneshot::Sender<Result<(), String>>;
+type Permission = oneshot::Sender<Result<(), Denial>>;
 
 /// A gate to an API, with a supervisor that admits a limited number of requests.
 pub struct Rig {
@@ -260,12 +264,7 @@ impl Rig {
                             });
                         count.fetch_add(usize::from(left.is_err()), Ordering::SeqCst);
                         // A client that has hung up needs no decision.
-                        drop(
-                            reply.send(
-                                left.map(|_| ())
-                                    .map_err(|_| "the budget is used up".to_owned()),
-                            ),
-                        );
+                        drop(reply.send(left.map(|_| ()).map_err(|_| Denial::BudgetUsedUp)));
                     }
                     GateEvent::WindowsReported(_) => {}
                     GateEvent::LimitReported(until) => reported
@@ -325,7 +324,8 @@ impl Rig {
         )
     }
 
-    /// Returns the requests, those with unknown usage, and the input and output tokens of all models together.
+    /// Returns the requests, those with unknown usage, and the input and output tokens of all
+    /// models together.
     pub fn used(&self) -> (u64, u64, u64, u64) {
         self.gate.used().iter().fold((0, 0, 0, 0), |sum, used| {
             (

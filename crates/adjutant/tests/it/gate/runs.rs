@@ -2,13 +2,14 @@
 
 use super::rig::{ANSWER, Act, Api, KEY, answer};
 use crate::support::{TestHome, kill};
-use adjutant::link::{Fact, FactKind, ModelUsage};
-use adjutant::view::{Dispatch, Retry};
+use adjutant_api::protocol::{Fact, FactKind, ModelUsage};
+use adjutant_api::view::{Dispatch, Retry};
 use adjutant_core::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
-/// An agent that calls its model once, at the address in its environment, and prints the response and its environment.
+/// An agent that calls its model once, at the address in its environment, and prints the response
+/// and its environment.
 const AGENT: &str = r#"#!/bin/bash
 prompt=$(cat)
 env
@@ -422,7 +423,8 @@ fn gated_run_without_a_required_variable_does_not_start() {
     );
 }
 
-/// A configuration that does not parse changes nothing for a live run, and is reported by each command.
+/// A configuration that does not parse changes nothing for a live run, and is reported by each
+/// command.
 #[test]
 fn invalid_configuration_does_not_affect_a_gated_run() {
     let runs = Runs::new();
@@ -495,7 +497,7 @@ fn invalid_configuration_does_not_affect_a_gated_run() {
 #[test]
 fn gate_and_quota_windows_of_an_agent_are_shown() {
     let [reset, later] =
-        [3, 100].map(|hours| adjutant::clock::now().plus_ms(hours * 3_600_000).0 / 1000);
+        [3, 100].map(|hours| adjutant_os::clock::now().plus_ms(hours * 3_600_000).0 / 1000);
     let headers = format!(
         "anthropic-ratelimit-unified-5h-utilization: 0.42\r\nanthropic-ratelimit-unified-5h-reset: {reset}\r\n\
          anthropic-ratelimit-unified-7d-utilization: 0.071\r\nanthropic-ratelimit-unified-7d-reset: {later}\r\n"
@@ -529,7 +531,7 @@ fn gate_and_quota_windows_of_an_agent_are_shown() {
     );
     let resets = after["quota_windows"][0]["resets_at"]
         .as_str()
-        .and_then(adjutant::clock::parse_rfc3339)
+        .and_then(adjutant_os::clock::parse_rfc3339)
         .expect("a time");
     assert_eq!(resets.0 / 1000, reset, "{after}");
     kill(runs.home.hub_pid());
@@ -544,8 +546,8 @@ fn gate_and_quota_windows_of_an_agent_are_shown() {
     );
     let listed = format!("{}{}", listed.out, listed.err);
     assert!(
-        listed.contains("gated: rolling 5 h: 42 % used, resets at ")
-            && listed.contains("rolling 7 d: 7 % used"),
+        listed.contains("gated: rolling 5h: 42 % used, resets at ")
+            && listed.contains("rolling 7d: 7 % used"),
         "{listed}"
     );
     assert!(
@@ -553,7 +555,7 @@ fn gate_and_quota_windows_of_an_agent_are_shown() {
         "{listed}"
     );
     assert!(
-        shown.contains("rolling 5 h: 42 % used") && shown.contains("on, to http://127.0.0.1:"),
+        shown.contains("rolling 5h: 42 % used") && shown.contains("on, to http://127.0.0.1:"),
         "{shown}"
     );
     assert!(!format!("{listed}{shown}{after}").contains(KEY), "{listed}");
@@ -588,9 +590,9 @@ fn limit_in_a_response_delays_the_runs_of_its_agent() {
     let agent = runs.home.json(&["agents", "gated"]);
     let until = agent["limited_until"]
         .as_str()
-        .and_then(adjutant::clock::parse_rfc3339)
+        .and_then(adjutant_os::clock::parse_rfc3339)
         .expect("a limit");
-    let minutes = (until.0 - adjutant::clock::now().0) / 60_000;
+    let minutes = (until.0 - adjutant_os::clock::now().0) / 60_000;
     assert!((100..=120).contains(&minutes), "{agent}");
     runs.home.ok(&[
         "run",

@@ -62,7 +62,8 @@ fn start_api(certificate: &str) -> (u16, Receiver<String>) {
     (port, read)
 }
 
-/// Runs the agent with an API at `https://HOST`, in a hub that trusts the authority of the fixtures, or does not.
+/// Runs the agent with an API at `https://HOST`, in a hub that trusts the authority of the
+/// fixtures, or does not.
 fn calls(certificate: &str, host: &str, is_trusted: bool) -> (String, Option<String>) {
     let (runs, (port, read)) = (Runs::new(), start_api(certificate));
     let key = runs.write("key", KEY, 0o600);

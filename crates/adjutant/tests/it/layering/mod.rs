@@ -7,46 +7,57 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The modules that each module may use. A module that is not listed fails the test, because its place is a design
-/// decision. Each line names only modules of lines above it, so there can be no cycle.
+/// The modules that each module may use. A module that is not listed fails the test, because its
+/// place is a design decision. Each line names only modules of lines above it, so there can be no
+/// cycle.
 const LAYERS: &[(&str, &[&str])] = &[
     // The contract of both ends of every connection.
     ("view", &[]),
     // Vendors' CLIs, as data.
     ("preset", &[]),
-    ("link", &["view", "preset"]),
+    ("protocol", &["view", "preset"]),
     ("failpoint", &[]),
     ("text", &[]),
     ("clock", &["failpoint"]),
-    ("sock", &[]),
     ("ports", &[]),
     // Opening files that another party could have replaced.
     ("files", &[]),
     // The outside world.
-    ("config", &["failpoint", "view", "files", "link", "preset"]),
+    (
+        "config",
+        &["failpoint", "view", "files", "protocol", "preset"],
+    ),
     ("trace", &["files", "config"]),
     ("tls", &["clock", "failpoint", "files"]),
+    ("tcp", &[]),
+    // Requests to other machines.
+    ("http_client", &["tcp"]),
     // The object store of a provider, or a directory.
-    ("objects", &["config", "tls"]),
+    ("objects", &["config", "http_client", "tls"]),
     // Where the output of an attempt is stored, for its writer and its readers.
-    ("logs", &["files", "link", "view", "clock", "objects"]),
+    ("logs", &["files", "protocol", "view", "clock", "objects"]),
     // The files of an attempt without processes, for the hub or the runner that reports its end.
-    ("leftovers", &["files", "link", "logs"]),
+    ("leftovers", &["files", "protocol", "logs"]),
     ("signal", &[]),
-    ("process", &["failpoint", "files", "config", "link"]),
+    ("process", &["failpoint", "files"]),
+    ("sock", &["process"]),
+    // Which processes belong to an attempt.
+    (
+        "attempt_processes",
+        &["files", "config", "protocol", "process"],
+    ),
     // Replacing files of the user next to their programs.
     ("user_files", &["failpoint", "process"]),
     // Which versions the programs of agents have.
     (
         "versions",
-        &["preset", "files", "config", "link", "process"],
+        &["preset", "files", "config", "protocol", "process"],
     ),
     // The only user of the git program.
     // The files of MCP clients.
-    ("clients", &["files", "config", "user_files"]),
+    ("integrations", &["files", "config", "user_files"]),
     ("git", &["files", "process", "failpoint", "user_files"]),
     ("named_locks", &[]),
-    ("tcp", &[]),
     ("connection_tasks", &[]),
     // Large bodies between the network and git.
     ("spool", &["files"]),
@@ -57,25 +68,36 @@ const LAYERS: &[(&str, &[&str])] = &[
             "config",
             "clock",
             "failpoint",
+            "sock",
             "tcp",
             "tls",
             "trace",
         ],
     ),
     // Calls of other hubs.
-    ("peer", &["link", "tcp", "tls"]),
+    ("peer", &["protocol", "http_client", "tls"]),
     (
         "remote",
-        &["link", "spool", "tcp", "tls", "connection_tasks"],
+        &[
+            "protocol",
+            "spool",
+            "tcp",
+            "http_client",
+            "tls",
+            "connection_tasks",
+        ],
     ),
-    ("webhook", &["files", "config", "tls", "text", "process"]),
+    (
+        "webhook",
+        &["files", "config", "http_client", "tls", "text", "process"],
+    ),
     // The proxy to a model's API, beside the agent.
-    ("gate", &["clock", "sock", "tls"]),
+    ("gate", &["clock", "sock", "http_client", "tls"]),
     // Calls to the hub.
     (
-        "client",
+        "hub_client",
         &[
-            "view", "text", "clock", "sock", "files", "link", "config", "process",
+            "view", "text", "clock", "sock", "files", "protocol", "config", "process",
         ],
     ),
     // Beside the agent.
@@ -85,8 +107,9 @@ const LAYERS: &[(&str, &[&str])] = &[
             "view",
             "text",
             "sock",
-            "link",
+            "protocol",
             "config",
+            "attempt_processes",
             "process",
             "failpoint",
         ],
@@ -94,7 +117,7 @@ const LAYERS: &[(&str, &[&str])] = &[
     (
         "harness",
         &[
-            "view", "preset", "text", "sock", "link", "config", "process",
+            "view", "preset", "text", "sock", "protocol", "config", "process",
         ],
     ),
     // The use cases.
@@ -106,14 +129,14 @@ const LAYERS: &[(&str, &[&str])] = &[
             "preset",
             "signal",
             "files",
-            "link",
+            "protocol",
             "leftovers",
             "config",
             "clock",
             "logs",
             "objects",
             "store",
-            "client",
+            "hub_client",
             "webhook",
             "peer",
             "git",
@@ -136,10 +159,10 @@ const LAYERS: &[(&str, &[&str])] = &[
             "text",
             "clock",
             "sock",
-            "link",
+            "protocol",
             "config",
             "trace",
-            "client",
+            "hub_client",
         ],
     ),
     (
@@ -151,13 +174,14 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sock",
             "files",
             "spool",
-            "link",
+            "protocol",
             "config",
             "clock",
             "trace",
             "store",
+            "attempt_processes",
             "process",
-            "client",
+            "hub_client",
             "ops",
             "webhook",
             "peer",
@@ -178,7 +202,7 @@ const LAYERS: &[(&str, &[&str])] = &[
             "sock",
             "failpoint",
             "files",
-            "link",
+            "protocol",
             "logs",
             "git",
             "named_locks",
@@ -187,8 +211,9 @@ const LAYERS: &[(&str, &[&str])] = &[
             "leftovers",
             "config",
             "trace",
+            "attempt_processes",
             "process",
-            "client",
+            "hub_client",
             "remote",
             "versions",
         ],
@@ -205,11 +230,12 @@ const LAYERS: &[(&str, &[&str])] = &[
             "logs",
             "sock",
             "files",
-            "link",
+            "protocol",
             "config",
+            "attempt_processes",
             "process",
             "git",
-            "client",
+            "hub_client",
             "gate",
             "harness",
             "guard",
@@ -219,9 +245,16 @@ const LAYERS: &[(&str, &[&str])] = &[
     // Gives the hub and the supervisor their MCP servers.
     (
         "program",
-        &["client", "harness", "hub", "mcp", "supervisor", "failpoint"],
+        &[
+            "hub_client",
+            "harness",
+            "hub",
+            "mcp",
+            "supervisor",
+            "failpoint",
+        ],
     ),
-    ("echo", &["view", "link", "client"]),
+    ("echo", &["view", "protocol", "hub_client"]),
     (
         "cli",
         &[
@@ -231,11 +264,12 @@ const LAYERS: &[(&str, &[&str])] = &[
             "text",
             "clock",
             "sock",
-            "link",
+            "protocol",
             "config",
+            "attempt_processes",
             "process",
-            "clients",
-            "client",
+            "integrations",
+            "hub_client",
             "mcp",
             "hub",
             "runner",
@@ -270,7 +304,8 @@ const ONLY: &[(&str, &[&str])] = &[
     ("ratatui", &["cli"]),
 ];
 
-/// The pure crates, and what else each must not use. The core must not depend on a serialization format either.
+/// The pure crates, and what else each must not use. The core must not depend on a serialization
+/// format either.
 const PURE: [(&str, &[&str]); 2] = [("adjutant-core", &["serde"]), ("adjutant-stream", &[])];
 
 /// Identifiers that the pure crates must not use.
@@ -319,6 +354,7 @@ fn modules_use_only_lower_modules() {
 #[test]
 fn modules_of_other_crates_are_named_by_their_paths_here() {
     let lower = [
+        "adjutant_os::",
         "adjutant_api::",
         "adjutant_home::",
         "adjutant_git::",
@@ -358,6 +394,21 @@ fn fixtures_of_other_crates_are_only_for_tests() {
         users.extend(tests.contains(FIXTURES).then_some(name));
     }
     assert_eq!(users, ["adjutant-hub"]);
+}
+
+#[test]
+fn only_one_crate_may_have_unsafe_code() {
+    let mut allowing = Vec::new();
+    for (name, dir) in crates() {
+        let roots = ["src/lib.rs", "src/main.rs"].map(|root| dir.join(root));
+        for root in roots.iter().filter(|root| root.exists()) {
+            let text = fs::read_to_string(root).expect("a source file is text");
+            if !text.contains("#![forbid(unsafe_code)]") {
+                allowing.push(name.clone());
+            }
+        }
+    }
+    assert_eq!(allowing, ["adjutant-os"]);
 }
 
 #[test]
@@ -418,7 +469,8 @@ fn restricted_words_stay_in_their_modules() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A decision allows more than a request's text says, so no interface shows the text alone: `present::asked_for` has both.
+/// A decision allows more than a request's text says, so no interface shows the text alone:
+/// `present::asked_for` has both.
 #[test]
 fn interfaces_show_requests_only_through_present() {
     let mut wrong = Vec::new();
@@ -493,8 +545,8 @@ fn product() -> Vec<(String, PathBuf, String)> {
         .collect()
 }
 
-/// Returns every source file below `root` with its module, without comments, literals and unit tests. `lib.rs` and
-/// `main.rs` only combine the modules and are skipped.
+/// Returns every source file below `root` with its module, without comments, literals and unit
+/// tests. `lib.rs` and `main.rs` only combine the modules and are skipped.
 fn sources(root: &Path) -> Vec<(String, PathBuf, String)> {
     let mut found = Vec::new();
     let mut todo = vec![root.to_path_buf()];
@@ -616,8 +668,8 @@ fn has_word(code: &str, word: &str) -> bool {
 
 #[test]
 fn paths_are_found_in_both_forms() {
-    let code = "use crate::{config, store::{Row, run}, view::ErrorView};\nlet x = crate::link::headers::KEY;";
-    let expected: BTreeSet<String> = ["config", "store", "view", "link"]
+    let code = "use crate::{config, store::{Row, run}, view::ErrorView};\nlet x = crate::protocol::headers::KEY;";
+    let expected: BTreeSet<String> = ["config", "store", "view", "protocol"]
         .iter()
         .map(|s| (*s).to_string())
         .collect();

@@ -3,7 +3,7 @@
 use super::server::{BUCKET, KEY_ID, S3, SECRET, write_keys};
 use super::{LONG, files_below, hub_that_dies, is_moved, until_moved};
 use crate::support::{TestHome, is_root};
-use adjutant::view::ReadLogs;
+use adjutant_api::view::ReadLogs;
 
 /// Output of several parts of an upload.
 const LARGE: &str = "flood 20000000\ndone yes";

@@ -4,9 +4,9 @@ mod buckets;
 mod server;
 
 use crate::support::{TestHome, kill, lock_pid};
-use adjutant::logs::kept::AttemptLogs;
-use adjutant::logs::log_path;
-use adjutant::view::{ReadLogs, ReadResult};
+use adjutant_api::view::{ReadLogs, ReadResult};
+use adjutant_home::logs::kept::AttemptLogs;
+use adjutant_home::logs::log_path;
 use serde_json::json;
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -206,7 +206,7 @@ fn hub_that_dies(home: &TestHome, failpoint: &str) -> std::process::Child {
         .stderr(Stdio::null());
     let hub = hub.spawn().expect("a hub");
     home.until("the hub takes calls", || {
-        home.call(&adjutant::view::GetHub {}, "").ok()
+        home.call(&adjutant_api::view::GetHub {}, "").ok()
     });
     hub
 }
@@ -388,7 +388,7 @@ fn logs_of_several_attempts_are_moved_at_a_time() {
     let doctor = home.adj(&["doctor"]);
     assert!(
         doctor.code == 1
-            && doctor.out.contains("no reply in 8 s")
+            && doctor.out.contains("no reply in 8s")
             && began.elapsed() < Duration::from_secs(60),
         "{doctor:?}"
     );

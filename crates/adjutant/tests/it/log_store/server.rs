@@ -1,4 +1,5 @@
-//! A server with the API of S3 (`s3s-fs`), which stores objects in a directory and ends with its owner.
+//! A server with the API of S3 (`s3s-fs`), which stores objects in a directory and ends with its
+//! owner.
 
 use crate::support::{TestHome, skip};
 use std::net::{TcpListener, TcpStream};

@@ -4,7 +4,7 @@ use super::session::MODERN;
 use super::{PATIENCE, Session, names, text};
 use crate::support::TestHome;
 use crate::terminal::Terminal;
-use adjutant::process::Lock;
+use adjutant_os::process::Lock;
 use serde_json::json;
 use std::os::unix::net::UnixListener;
 use std::process::Command;
@@ -123,10 +123,11 @@ fn both_protocol_generations_work_without_a_hub() {
             .contains(&json!(MODERN))
     );
     let list = session.request("tools/list", json!({}));
-    let listed: Vec<_> = adjutant::mcp::catalog::list(adjutant::mcp::Role::Worker, false, &[])
-        .into_iter()
-        .map(|tool| tool.name)
-        .collect();
+    let listed: Vec<_> =
+        adjutant_mcp::mcp::catalog::list(adjutant_mcp::mcp::Role::Worker, false, &[])
+            .into_iter()
+            .map(|tool| tool.name)
+            .collect();
     assert_eq!(names(&list), listed);
     assert!(
         !names(&list).contains(&"check_subagent_status"),

@@ -1,13 +1,13 @@
-//! The authorization matrix: every tool, by every kind of caller, on every kind of object, compared with the rules
-//! that the tools declare.
+//! The authorization matrix: every tool, by every kind of caller, on every kind of object, compared
+//! with the rules that the tools declare.
 
 use super::{Session, text};
 use crate::support::TestHome;
-use adjutant::mcp::Role;
-use adjutant::mcp::catalog::{self, ToolRow};
-use adjutant::view::ListRequests;
+use adjutant_api::view::ListRequests;
 use adjutant_core::principal::{Verdict, may};
 use adjutant_core::{Action, ClientName, Principal, Relation, RunId, Time};
+use adjutant_mcp::mcp::Role;
+use adjutant_mcp::mcp::catalog::{self, ToolRow};
 use serde_json::{Value, json};
 
 const UNKNOWN: &str = "0192f0c1-7c3e-7a52-9f1e-3f6f0a7f2b11";
@@ -174,7 +174,8 @@ fn every_tool_is_authorized_for_every_caller_and_object() {
         Relation::Foreign,
     );
 
-    // A worker on itself, a sibling, a foreign run, and an unknown one. First, because the clients' calls end runs.
+    // A worker on itself, a sibling, a foreign run, and an unknown one. First, because the clients'
+    // calls end runs.
     let itself = object("itself", "worker", "Q99999", Relation::Itself);
     let sibling = object("a sibling", &own, &own_question, Relation::Foreign);
     let who = Principal::Run(RunId::new(Time(1), [1; 10]));

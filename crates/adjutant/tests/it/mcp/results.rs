@@ -4,8 +4,9 @@ use super::{Session, run_of, text};
 use crate::support::{TestHome, tokens};
 use serde_json::{Value, json};
 
-/// The tokens (o200k) of a result as clients show it to their models: the text, the structured content, both. The
-/// number of tokens of a random id varies (most have 22), so fixed ones are counted in their place.
+/// The tokens (o200k) of a result as clients show it to their models: the text, the structured
+/// content, both. The number of tokens of a random id varies (most have 22), so fixed ones are
+/// counted in their place.
 fn tokens_of(result: &Value, id: &str, name: &str) -> [u64; 3] {
     const ID: &str = "01a20662-4adb-75b1-b846-4c71fd467d4d";
     const NAME: &str = "loyal-lark";
@@ -211,7 +212,7 @@ fn start_reports_queued_only_for_queued_runs() {
     );
     assert!(
         second["structuredContent"]["status"] == "queued"
-            && text(&second).contains("place 1 in the queue"),
+            && text(&second).contains("place 1 in its queue"),
         "{second}"
     );
     home.ok(&["cancel", "first", "second"]);

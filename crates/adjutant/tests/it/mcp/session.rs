@@ -26,8 +26,8 @@ pub struct Session {
 }
 
 impl Session {
-    /// Starts `adj mcp` in a home, as the client of a directory, and opens the connection in one protocol
-    /// generation.
+    /// Starts `adj mcp` in a home, as the client of a directory, and opens the connection in one
+    /// protocol generation.
     pub fn open(home: &Path, directory: &Path, args: &[&str], modern: bool) -> Self {
         let mut session = Self::start(home, directory, args);
         session.modern = modern;

@@ -1,4 +1,5 @@
-//! Tasks that require input: the client's person is asked about a request that was escalated to a person.
+//! Tasks that require input: the client's person is asked about a request that was escalated to a
+//! person.
 
 use super::Session;
 use super::elicitation::{ESCALATES, escalated};

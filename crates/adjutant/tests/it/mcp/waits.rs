@@ -2,7 +2,7 @@
 
 use super::{PATIENCE, Session, run_of, text};
 use crate::support::TestHome;
-use adjutant::view::GetHub;
+use adjutant_api::view::GetHub;
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
 
@@ -29,7 +29,8 @@ fn model_that_follows_the_hints_never_repeats_a_call() {
         "run_subagent",
         json!({"agent": "echo", "prompt": "---\nhang"}),
     ));
-    // With the earlier cursor, the end that happened meanwhile is reported, because it is not confirmed yet.
+    // With the earlier cursor, the end that happened meanwhile is reported, because it is not
+    // confirmed yet.
     let mut arguments = json!({"wait_s": 1, "cursor": asked["cursor"]});
     let ended = session.done("wait_for_subagents", arguments.clone());
     assert_eq!(ended["ended"][0]["run_id"], run.as_str(), "{ended}");

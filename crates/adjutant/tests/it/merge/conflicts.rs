@@ -119,7 +119,8 @@ fn agent_resolves_a_conflict_and_both_count_as_merged() {
         git_output(&work, &["log", "-1", "--format=%s"]),
         "Resolve conflicts with second: do sed -i '5s/.*/second/' lines.txt"
     );
-    // The resolution has merged the run as it was then. What is edited in its workspace since is neither removed nor conflicts again.
+    // The resolution has merged the run as it was then. What is edited in its workspace since is
+    // neither removed nor conflicts again.
     assert!(home.ok(&["merge", "second"]).contains("already merged"));
     let dir = home.show("second")["workspace"]["path"]
         .as_str()
@@ -249,7 +250,8 @@ fn resolution_with_conflict_markers_is_refused() {
     );
 }
 
-/// The resolving run starts from the user's commit. It receives the run's changes, not the uncommitted changes with which the run started.
+/// The resolving run starts from the user's commit. It receives the run's changes, not the
+/// uncommitted changes with which the run started.
 #[test]
 fn resolution_leaves_out_uncommitted_changes_of_the_user() {
     let home = named_repository();

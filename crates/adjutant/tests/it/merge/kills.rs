@@ -1,12 +1,13 @@
 //! A hub that is killed at any step of a merge or a discard leaves a consistent state.
 
 use super::{git_output, named_repository, run};
-use adjutant::view::UndoRun;
+use adjutant_api::view::UndoRun;
 use serde_json::json;
 use std::fs;
 use std::path::Path;
 
-/// The user's repository is unchanged or contains the complete merge, and no file of Adjutant is left in it.
+/// The user's repository is unchanged or contains the complete merge, and no file of Adjutant is
+/// left in it.
 fn is_whole(work: &Path, base: &str) -> bool {
     assert_eq!(git_output(work, &["status", "--porcelain"]), "");
     for entry in fs::read_dir(work.join(".git"))

@@ -56,7 +56,8 @@ fn run(home: &TestHome, runs: &[(&str, &str)]) {
     }
 }
 
-/// The user's state that a refused merge must not change: the files to the byte with their modes, the index, refs and reflogs.
+/// The user's state that a refused merge must not change: the files to the byte with their modes,
+/// the index, refs and reflogs.
 fn user_state(work: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut state = BTreeMap::new();
     collect(work, work, &mut state);

@@ -429,7 +429,8 @@ fn work_tree_of_the_repository_is_merged_too() {
     assert_eq!(git_output(&work, &["worktree", "list"]).lines().count(), 1);
 }
 
-/// The agent pulls a commit of the user's branch, which the user then reverts. A merge does not apply it again.
+/// The agent pulls a commit of the user's branch, which the user then reverts. A merge does not
+/// apply it again.
 #[test]
 fn merge_does_not_restore_what_the_branch_has_removed() {
     for (name, take_in) in [
@@ -491,7 +492,8 @@ fn merge_does_not_restore_what_the_branch_has_removed() {
     }
 }
 
-/// The agent pulls a commit of the user's branch and makes none itself. `adj diff` and `adj merge` both count from that commit.
+/// The agent pulls a commit of the user's branch and makes none itself. `adj diff` and `adj merge`
+/// both count from that commit.
 #[test]
 fn diff_shows_what_a_merge_brings_after_a_pull_without_a_commit() {
     let takes_in = [
@@ -613,7 +615,8 @@ fn file_of_the_users_excludes_that_the_agent_has_added_is_merged() {
     }
 }
 
-/// A snapshot contains an ignored file while the agent tracks it. After the agent has untracked it, a merge does not add it.
+/// A snapshot contains an ignored file while the agent tracks it. After the agent has untracked it,
+/// a merge does not add it.
 #[test]
 fn ignored_file_that_the_agent_has_taken_out_again_is_not_merged() {
     let home = named_repository();

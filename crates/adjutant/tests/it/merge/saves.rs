@@ -5,7 +5,8 @@ use crate::support::{Ran, TestHome};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A home whose run `writes` has changed one.txt and lines.txt, removed two.txt and created new/file, and the directory of the saves.
+/// A home whose run `writes` has changed one.txt and lines.txt, removed two.txt and created
+/// new/file, and the directory of the saves.
 fn written() -> (TestHome, PathBuf) {
     let home = named_repository();
     run(
@@ -188,9 +189,9 @@ fn merge_that_is_rolled_back_leaves_no_temporary_file() {
                 .status
                 .success()
         );
-        let call = adjutant::view::MergeRun {
+        let call = adjutant_api::view::MergeRun {
             run: "writes".to_owned(),
-            ..adjutant::view::MergeRun::default()
+            ..adjutant_api::view::MergeRun::default()
         };
         home.call(&call, "the-first-call")
             .expect_err("the hub is killed");

@@ -306,7 +306,8 @@ fn commits_of_nested_submodules_come_home() {
     );
 }
 
-/// Only objects inside the workspace are read: an agent cannot make Adjutant copy those of another repository.
+/// Only objects inside the workspace are read: an agent cannot make Adjutant copy those of another
+/// repository.
 #[test]
 fn foreign_repository_is_not_read_for_a_submodule() {
     let home = with_submodule();

@@ -1,8 +1,8 @@
-//! A scripted model on loopback: it plays a scenario to a vendor's CLI in that vendor's streaming API, and keeps every
-//! request, so that a test can check what the model received.
+//! A scripted model on loopback: it plays a scenario to a vendor's CLI in that vendor's streaming
+//! API, and keeps every request, so that a test can check what the model received.
 //!
-//! A request with tools belongs to the conversation, and gets the scenario's next turn. Other requests (a title, a
-//! token count, a list of models) are answered and not counted.
+//! A request with tools belongs to the conversation, and gets the scenario's next turn. Other
+//! requests (a title, a token count, a list of models) are answered and not counted.
 
 mod anthropic;
 mod gemini;
@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 /// Timeout of each step of a real CLI. They start slowly on a machine under load.
 pub const PATIENCE: Duration = Duration::from_secs(120);
@@ -75,6 +75,8 @@ struct Story {
 struct Stage {
     story: Mutex<Story>,
     changed: Condvar,
+    /// Whether answers of the conversation wait.
+    holds: watch::Sender<bool>,
 }
 
 impl Stage {
@@ -131,8 +133,8 @@ impl Model {
         self.stage.story().seen.clone()
     }
 
-    /// Returns how many answers were given, to requests of the conversation and others. Each states 100 tokens of input and
-    /// 10 of output.
+    /// Returns how many answers were given, to requests of the conversation and others. Each states
+    /// 100 tokens of input and 10 of output.
     pub fn answers(&self) -> usize {
         self.stage.story().answers
     }
@@ -150,6 +152,11 @@ impl Model {
     /// Adds turns, for a session that is resumed.
     pub fn add_turns(&self, turns: impl IntoIterator<Item = Turn>) {
         self.stage.change(|story| story.turns.extend(turns));
+    }
+
+    /// Lets the answers of the conversation wait, or no longer wait.
+    pub fn holds_answers(&self, holds: bool) {
+        self.stage.holds.send_replace(holds);
     }
 
     /// Waits until the conversation has this many requests, and returns the last of them.

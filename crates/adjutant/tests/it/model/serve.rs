@@ -14,7 +14,8 @@ use std::io;
 use std::sync::Arc;
 use tokio::sync::oneshot;
 
-/// The model's name for a CLI that offers no tools. Each of its requests belongs to the conversation.
+/// The model's name for a CLI that offers no tools. Each of its requests belongs to the
+/// conversation.
 pub const WORDS_ONLY: &str = "words-only";
 /// The entry of `aside` for a web search by the model's service.
 pub const SEARCHED: &str = "web search";
@@ -187,6 +188,9 @@ async fn answer(
                     return stream_or_whole(&stage, dialect, &search, End::Whole, streaming);
                 }
             };
+            let mut holds = stage.holds.subscribe();
+            let released = holds.wait_for(|holds| !holds).await;
+            released.expect("the stage has the sender");
             match play(&turn, &offered) {
                 Ok((say, end)) => stream_or_whole(&stage, dialect, &say, end, streaming),
                 Err(refusal) => refuse(dialect, refusal),
@@ -204,7 +208,8 @@ async fn answer(
     }
 }
 
-/// Returns whether a CLI lets the model's service search the web, which is not a turn of the conversation.
+/// Returns whether a CLI lets the model's service search the web, which is not a turn of the
+/// conversation.
 fn is_only_a_search(dialect: Dialect, body: &Value) -> bool {
     let tools = body["tools"]
         .as_array()
@@ -220,7 +225,8 @@ fn is_only_a_search(dialect: Dialect, body: &Value) -> bool {
     !tools.is_empty() && tools.iter().all(is_search)
 }
 
-/// Returns the answer to a request outside of the conversation: text, or JSON for the requested schema.
+/// Returns the answer to a request outside of the conversation: text, or JSON for the requested
+/// schema.
 fn side(body: &Value) -> String {
     let config = &body["generationConfig"];
     let schema = [&config["responseJsonSchema"], &config["responseSchema"]]

@@ -17,7 +17,8 @@ pub enum Turn {
     },
     /// Writes a file with the CLI's own tool.
     Write { path: String, content: String },
-    /// Runs a command with the CLI's own shell. `asks`: outside of its sandbox, if the model has to request that.
+    /// Runs a command with the CLI's own shell. `asks`: outside of its sandbox, if the model has to
+    /// request that.
     Shell { command: String, asks: bool },
     /// Fetches an address with the CLI's own tool.
     Fetch { url: String },
@@ -82,7 +83,8 @@ impl Turn {
         }
     }
 
-    /// Returns the names of a deferred tool for this turn, and whether the turn is left out if there is none.
+    /// Returns the names of a deferred tool for this turn, and whether the turn is left out if
+    /// there is none.
     pub fn optional_tool(&self) -> Option<&'static str> {
         match self {
             Self::Fetch { .. } => Some("WebFetch"),

@@ -1,9 +1,10 @@
-//! A hub that dies before or after it commits a call about peers: the call is repeated with its key, and is made once.
+//! A hub that dies before or after it commits a call about peers: the call is repeated with its
+//! key, and is made once.
 
 use super::{Pair, add, kill_hub};
 use crate::serve::hub_with;
 use crate::support::TestHome;
-use adjutant::view::{
+use adjutant_api::view::{
     AddPeer, BlockPeer, Call, ErrorView, FollowChat, InvitePeer, RemovePeer, ShareChat,
     UnfollowChat,
 };
@@ -38,7 +39,8 @@ impl<'a> Dying<'a> {
         }
     }
 
-    /// Makes a call during which the hub dies, twice more with the next hub, and again after `undo` has reverted it.
+    /// Makes a call during which the hub dies, twice more with the next hub, and again after `undo`
+    /// has reverted it.
     fn make_once<C: Call>(&mut self, call: &C, is_made: impl Fn() -> bool, undo: impl FnOnce()) {
         self.calls += 1;
         let name = format!("{}-{}-{}", self.failpoint, C::NAME, self.calls);
@@ -80,7 +82,7 @@ impl Drop for Dying<'_> {
 }
 
 /// Returns a field of the only peer. `Null`: there is none.
-fn of_peer(home: &TestHome, field: &str) -> Value {
+fn of_caller(home: &TestHome, field: &str) -> Value {
     home.json(&["peer", "list"])["peers"][0][field].clone()
 }
 
@@ -107,14 +109,14 @@ fn call_about_access_during_which_the_hub_dies_is_made_once() {
         home.ok(&["chat", "start", "plans"]);
         let mut dying = Dying::new(&home, failpoint);
         let run = |args: &'static [&'static str]| drop(home.ok(args));
-        let is_known = || of_peer(&home, "name") == "lab";
+        let is_known = || of_caller(&home, "name") == "lab";
         let invite = InvitePeer {
             name: "lab".to_owned(),
             sha256: "ab".repeat(32),
         };
         dying.make_once(&invite, is_known, || run(&["peer", "remove", "lab"]));
         run(&["peer", "invite", "lab"]);
-        let is_shared = || of_peer(&home, "shared") == 1;
+        let is_shared = || of_caller(&home, "shared") == 1;
         dying.make_once(&share(true), is_shared, || {
             run(&["chat", "unshare", "1", "lab"])
         });
@@ -124,7 +126,7 @@ fn call_about_access_during_which_the_hub_dies_is_made_once() {
             || !is_shared(),
             || run(&["chat", "share", "1", "lab"]),
         );
-        let is_blocked = || of_peer(&home, "blocked") == true;
+        let is_blocked = || of_caller(&home, "blocked") == true;
         dying.make_once(&block(true), is_blocked, || {
             run(&["peer", "unblock", "lab"])
         });
@@ -159,7 +161,7 @@ fn call_about_following_during_which_the_hub_dies_is_made_once() {
             plain: false,
         };
         let is_added = || {
-            let is_known = of_peer(&pair.lab, "name") == "office";
+            let is_known = of_caller(&pair.lab, "name") == "office";
             // One private file for the peer, whatever calls were lost.
             assert_eq!(secrets(), usize::from(is_known), "{failpoint}");
             is_known
@@ -168,7 +170,7 @@ fn call_about_following_during_which_the_hub_dies_is_made_once() {
         dying.make_once(&office, is_added, remove);
         add(&pair.lab, "office", &pair.url(), &token).expect("added");
         let follow = || drop(pair.lab.ok(&["chat", "follow", "office", "1"]));
-        let is_followed = || of_peer(&pair.lab, "followed") == 1;
+        let is_followed = || of_caller(&pair.lab, "followed") == 1;
         let unfollow = |chat: &str| {
             pair.lab.ok(&["chat", "unfollow", chat]);
             // A repeated call does not need the other hub.

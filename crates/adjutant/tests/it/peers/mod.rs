@@ -9,7 +9,7 @@ mod tls;
 
 use crate::support::TestHome;
 use crate::terminal::Terminal;
-use adjutant::view::{AddPeer, Call, ErrorView, GetHub};
+use adjutant_api::view::{AddPeer, Call, ErrorView, GetHub};
 use serde_json::Value;
 use std::net::TcpListener;
 use std::process::{Child, Stdio};
@@ -25,7 +25,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Makes the hubs known to each other. Chat 1 of the office is shared, and followed by the lab as its chat 1.
+    /// Makes the hubs known to each other. Chat 1 of the office is shared, and followed by the lab
+    /// as its chat 1.
     fn new() -> Self {
         let pair = Self::strangers();
         pair.connect();
@@ -237,10 +238,10 @@ fn history_arrives_from_the_beginning() {
         .map(|n| format!("{n} {}", "x".repeat(100_000)))
         .collect();
     for (n, text) in texts.iter().enumerate() {
-        let say = adjutant::view::Say {
+        let say = adjutant_api::view::Say {
             chat_id: Some(1),
             message: Some(text.clone()),
-            ..adjutant::view::Say::default()
+            ..adjutant_api::view::Say::default()
         };
         pair.office.call(&say, &format!("say-{n}")).expect("said");
     }

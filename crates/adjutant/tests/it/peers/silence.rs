@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 /// Set in the network namespace of the test.
 const INSIDE: &str = "ADJ_TEST_IN_NAMESPACE";
-/// Far below the 70 seconds after which a call without a reply fails, and far above the silence of a connection.
+/// Far below the 70 seconds after which a call without a reply fails, and far above the silence of
+/// a connection.
 const NOTICED_MAX: Duration = Duration::from_secs(50);
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::Pair;
 use crate::support::{TestHome, tls_fixture};
-use adjutant::view::AddPeer;
+use adjutant_api::view::AddPeer;
 use std::os::unix::fs::PermissionsExt;
 
 /// Gives the office the certificate for `localhost` of the fixtures' authority.
@@ -23,7 +23,8 @@ fn secure(office: &TestHome) {
     office.ok(&["ps"]);
 }
 
-/// Replaces the hub of a home by one for which the authority of the fixtures is installed, or is not.
+/// Replaces the hub of a home by one for which the authority of the fixtures is installed, or is
+/// not.
 fn start_hub(home: &TestHome, is_installed: bool) {
     home.ok(&["stop"]);
     let mut first = home.command(&["ps"]);

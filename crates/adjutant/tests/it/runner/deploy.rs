@@ -1,4 +1,5 @@
-//! The documented Compose file and units of systemd are valid, and start a hub and a runner that work together.
+//! The documented Compose file and units of systemd are valid, and start a hub and a runner that
+//! work together.
 
 use crate::readme::block;
 use crate::support::{TestHome, skip};

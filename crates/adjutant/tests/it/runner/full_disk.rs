@@ -1,4 +1,5 @@
-//! A runner whose home cannot be written starts nothing and loses nothing: its runs wait until there is room, or another runner starts them.
+//! A runner whose home cannot be written starts nothing and loses nothing: its runs wait until
+//! there is room, or another runner starts them.
 
 use super::Pair;
 use super::repositories::{end, second_runner, with_repository};

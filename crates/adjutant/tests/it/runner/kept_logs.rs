@@ -2,9 +2,9 @@
 
 use super::Pair;
 use super::repositories::{end, second_runner};
-use adjutant::logs::kept::AttemptLogs;
-use adjutant::logs::{log_path, times_path};
-use adjutant::view::{ReadLogs, ReadResult};
+use adjutant_api::view::{ReadLogs, ReadResult};
+use adjutant_home::logs::kept::AttemptLogs;
+use adjutant_home::logs::{log_path, times_path};
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -43,7 +43,7 @@ fn assert_whole(pair: &Pair, run: &str) {
     let files = |home: &Path| -> [PathBuf; 2] {
         [
             log_path(home, &id, 1),
-            times_path(home, &id, 1, adjutant::logs::Output::Text),
+            times_path(home, &id, 1, adjutant_home::logs::Output::Text),
         ]
     };
     for (here, there) in files(&pair.hub.home.dir)
@@ -125,7 +125,7 @@ fn logs_are_whole_after_the_hub_is_killed_while_it_stores_them() {
             .stderr(Stdio::null());
         let mut hub = hub.spawn().expect("a hub");
         pair.until("the hub takes calls", || {
-            pair.hub.call(&adjutant::view::GetHub {}, "").ok()
+            pair.hub.call(&adjutant_api::view::GetHub {}, "").ok()
         });
         pair.start_runner();
         pair.start("far", &format!("{LONG}\ndone yes"));
@@ -203,7 +203,8 @@ fn log_spans_attempts_on_several_runners() {
         log.contains("first line") && log.find("first line") < log.find("second line"),
         "{log}"
     );
-    // The positions of the second attempt follow those of the first one, before and after the hub has it.
+    // The positions of the second attempt follow those of the first one, before and after the hub
+    // has it.
     let first = std::fs::metadata(log_path(&pair.hub.home.dir, &pair.hub.run_id("far"), 1))
         .expect("a log")
         .len();

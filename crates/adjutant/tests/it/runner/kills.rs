@@ -1,7 +1,8 @@
-//! Hub and runner are killed and connections break: nothing starts twice, and every fact counts once.
+//! Hub and runner are killed and connections break: nothing starts twice, and every fact counts
+//! once.
 
 use super::Pair;
-use adjutant::logs::kept::AttemptLogs;
+use adjutant_home::logs::kept::AttemptLogs;
 use rustix::process::Signal;
 use serde_json::json;
 
@@ -222,7 +223,7 @@ fn interrupted_runner_leaves_its_runs_and_finds_them_again() {
 
 #[test]
 fn runner_that_never_joined_names_the_wrong_scheme_and_ends_on_term() {
-    let secure = Pair::with_tls("60s", None);
+    let secure = Pair::with_tls("60s");
     let plain = Pair::without_runner("60s");
     for (mut pair, scheme, wrong, named) in [
         (

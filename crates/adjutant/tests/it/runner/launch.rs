@@ -17,7 +17,8 @@ pub(super) fn list(argv: &[&str]) -> String {
 }
 
 impl Launching {
-    /// `argv`: the command, which gets the home of the runners. `more`: further settings of the pool.
+    /// `argv`: the command, which gets the home of the runners. `more`: further settings of the
+    /// pool.
     pub fn new(argv: impl FnOnce(&TestHome) -> Vec<String>, more: &str) -> Self {
         Self::with_failpoint(argv, more, None)
     }
@@ -272,7 +273,7 @@ fn command_of_a_runner_that_does_not_join_in_time_is_ended() {
     let problem = pair.hub.until("the launch has failed", || {
         pair.launch()["problem"].as_str().map(str::to_owned)
     });
-    assert_eq!(problem, "launched-gpu-1 has not joined within 1 s");
+    assert_eq!(problem, "launched-gpu-1 has not joined within 1s");
     let pid = std::fs::read_to_string(pair.there.work().join("pid"))
         .expect("a pid")
         .trim()

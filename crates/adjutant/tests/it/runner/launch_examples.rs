@@ -1,4 +1,5 @@
-//! The documented launchers: over a real SSH server, and with recording stand-ins for `kubectl`, `nomad` and `aws`.
+//! The documented launchers: over a real SSH server, and with recording stand-ins for `kubectl`,
+//! `nomad` and `aws`.
 
 use super::launch::{Launching, list};
 use crate::support::{TestHome, is_root, kill, skip};
@@ -53,7 +54,8 @@ impl SshServer {
         if !is_root("sshd starts commands with the login shell of its user") {
             return None;
         }
-        // Root's sshd refuses to start without this directory, which the service of the system makes.
+        // Root's sshd refuses to start without this directory, which the service of the system
+        // makes.
         std::fs::create_dir_all("/run/sshd").expect("the directory of the server");
         std::fs::create_dir(&dir).expect("a directory");
         for key in ["host", "user"] {
@@ -131,7 +133,8 @@ fn runner_is_launched_over_ssh_and_ends_when_idle() {
         return;
     };
     let argv = |there: &TestHome| {
-        // The documented command, with the address of this server, the program of this test, and a shorter time.
+        // The documented command, with the address of this server, the program of this test, and a
+        // shorter time.
         let mut argv = argv_of(&documented("gpu"));
         let host = argv
             .iter()
@@ -259,7 +262,8 @@ impl Recorded {
             .collect()
     }
 
-    /// Starts a runner with the recorded token and address, as the program would. The run must succeed there.
+    /// Starts a runner with the recorded token and address, as the program would. The run must
+    /// succeed there.
     fn works(&self, pool: &str) {
         assert!(
             !self.argv.iter().any(|arg| arg.contains("adj_")),

@@ -1,4 +1,5 @@
-//! A runner that is cut off for longer than the lease loses its attempts, whose agents have ended by then.
+//! A runner that is cut off for longer than the lease loses its attempts, whose agents have ended
+//! by then.
 
 use super::Pair;
 use rustix::process::Signal;

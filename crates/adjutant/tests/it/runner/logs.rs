@@ -2,7 +2,7 @@
 
 use super::Pair;
 use super::access::{post, token};
-use adjutant::view::ReadLogs;
+use adjutant_api::view::ReadLogs;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
@@ -184,7 +184,8 @@ fn follow_of_a_log_on_a_lost_runner_fails() {
         "it has begun to follow"
     );
     pair.kill_runner();
-    // While the run is live, a call that waits gets no output, and is not told that the log is complete.
+    // While the run is live, a call that waits gets no output, and is not told that the log is
+    // complete.
     let page = pair
         .hub
         .call(

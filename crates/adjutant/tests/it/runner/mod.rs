@@ -20,8 +20,8 @@ mod unsent;
 mod versions;
 
 use crate::support::{TestHome, kill, tls_fixture};
-use adjutant::link::AttemptDir;
-use adjutant::view::GetHub;
+use adjutant_api::protocol::AttemptDir;
+use adjutant_api::view::GetHub;
 use serde_json::Value;
 use std::fs::File;
 use std::net::TcpListener;
@@ -39,14 +39,14 @@ struct Pair {
 impl Pair {
     /// Starts both, with TLS between them. `lease`: of the runner's attempts.
     fn new(lease: &str) -> Self {
-        let mut pair = Self::with_tls(lease, None);
+        let mut pair = Self::with_tls(lease);
         pair.start_runner();
         pair
     }
 
-    /// A hub with a certificate. `program`: its binary, if it is another one.
-    fn with_tls(lease: &str, program: Option<PathBuf>) -> Self {
-        Self::of_hub(lease, "", program, true)
+    /// A hub with a certificate.
+    fn with_tls(lease: &str) -> Self {
+        Self::of_hub(lease, "", true)
     }
 
     fn without_runner(lease: &str) -> Self {
@@ -55,11 +55,10 @@ impl Pair {
 
     /// As [`Self::without_runner`], with more settings.
     fn with_settings(lease: &str, settings: &str) -> Self {
-        Self::of_hub(lease, settings, None, false)
+        Self::of_hub(lease, settings, false)
     }
 
-    /// `program`: the binary of the hub, if it is another one.
-    fn of_hub(lease: &str, settings: &str, program: Option<PathBuf>, has_tls: bool) -> Self {
+    fn of_hub(lease: &str, settings: &str, has_tls: bool) -> Self {
         let port = TcpListener::bind("127.0.0.1:0")
             .and_then(|free| free.local_addr())
             .expect("a free port")
@@ -71,15 +70,12 @@ impl Pair {
             "[tls]\ncert = {:?}\nkey = \"server.key\"\n",
             tls_fixture("server.pem")
         );
-        let mut hub = TestHome::with_config(&if has_tls { config + &files } else { config });
+        let hub = TestHome::with_config(&if has_tls { config + &files } else { config });
         let private: std::fs::Permissions = std::os::unix::fs::PermissionsExt::from_mode(0o600);
         if has_tls {
             let key = hub.home.dir.join("server.key");
             std::fs::copy(tls_fixture("server.key"), &key).expect("copied");
             std::fs::set_permissions(&key, private.clone()).expect("a private file");
-        }
-        if let Some(program) = program {
-            hub.program = program;
         }
         let url = if has_tls {
             format!("https://localhost:{port}")
@@ -238,7 +234,8 @@ impl Pair {
 
     /// Returns the log of the agent at the runner.
     fn log_there(&self, run: &str, attempt: u32) -> String {
-        let path = adjutant::logs::log_path(&self.there.home.dir, &self.hub.run_id(run), attempt);
+        let path =
+            adjutant_home::logs::log_path(&self.there.home.dir, &self.hub.run_id(run), attempt);
         std::fs::read_to_string(path).unwrap_or_default()
     }
 

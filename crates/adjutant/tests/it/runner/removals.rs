@@ -8,7 +8,8 @@ use rustix::process::Signal;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-/// Lists what the runner's home has of a run: its files, and its refs in the copies of repositories.
+/// Lists what the runner's home has of a run: its files, and its refs in the copies of
+/// repositories.
 fn left(pair: &Pair, id: &str) -> Vec<String> {
     let home = &pair.there.home;
     let names = |dir: PathBuf| -> Vec<PathBuf> {

@@ -1,4 +1,5 @@
-//! Runs on runners in a repository of the hub's machine: the runner fetches it, and the work returns as refs of the run.
+//! Runs on runners in a repository of the hub's machine: the runner fetches it, and the work
+//! returns as refs of the run.
 
 use super::Pair;
 use crate::changes::git;
@@ -22,7 +23,8 @@ pub(super) fn git_output(dir: &Path, args: &[&str]) -> String {
         .to_owned()
 }
 
-/// Makes a repository of the hub's working directory, with two files, and adds an agent that is a shell.
+/// Makes a repository of the hub's working directory, with two files, and adds an agent that is a
+/// shell.
 pub(super) fn with_repository(pair: Pair) -> Pair {
     let work = pair.hub.work();
     git(&work, &["init", "-q"]);
@@ -278,7 +280,7 @@ fn later_attempts_continue_the_tree_on_another_runner() {
     pair.hub.ok(&["resume", "moving"]);
     let id = pair.hub.run_id("moving");
     let log = |home: &TestHome, attempt: u32| {
-        let path = adjutant::logs::log_path(&home.home.dir, &id, attempt);
+        let path = adjutant_home::logs::log_path(&home.home.dir, &id, attempt);
         std::fs::read_to_string(path).unwrap_or_default()
     };
     pair.until("it works again", || {

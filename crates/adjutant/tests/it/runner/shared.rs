@@ -3,9 +3,11 @@
 use super::Pair;
 use super::access::token;
 use crate::support::tls_fixture;
-use adjutant::link::{GetRunnerWork, JoinRunner, RUNNER_HOME, RUNNER_SESSION, RunnerJoined};
-use adjutant::remote::{Connections, Reply, Trust};
-use adjutant::tls::SHARED;
+use adjutant_api::protocol::{
+    GetRunnerWork, JoinRunner, RUNNER_HOME, RUNNER_SESSION, RunnerJoined,
+};
+use adjutant_home::tls::SHARED;
+use adjutant_net::remote::{CallError, Connections, HubReply, Trust};
 use futures::stream::{FuturesUnordered, StreamExt};
 use hyper::body::Bytes;
 use serde::Serialize;
@@ -66,12 +68,12 @@ impl Caller {
         }
     }
 
-    async fn post(&self, path: &str, call: &impl Serialize) -> Result<Reply, String> {
+    async fn post(&self, path: &str, call: &impl Serialize) -> Result<HubReply, CallError> {
         self.send(path, serde_json::to_vec(call).expect("JSON").into())
             .await
     }
 
-    async fn send(&self, path: &str, body: Bytes) -> Result<Reply, String> {
+    async fn send(&self, path: &str, body: Bytes) -> Result<HubReply, CallError> {
         let bearer = format!("Bearer {}", self.token);
         let headers = [
             ("authorization", bearer.as_str()),
@@ -102,7 +104,7 @@ impl Caller {
             .session;
     }
 
-    async fn wait_for_work(&self, wait_ms: u64) -> Result<Reply, String> {
+    async fn wait_for_work(&self, wait_ms: u64) -> Result<HubReply, CallError> {
         self.post(
             "/runner/work",
             &GetRunnerWork {
@@ -130,7 +132,7 @@ fn all_workers_of_a_runner_share_one_connection() {
 
 #[tokio::test]
 async fn shared_connection_is_for_one_runner() {
-    let pair = Pair::with_tls("60s", None);
+    let pair = Pair::with_tls("60s");
     let mut caller = Caller::new(&pair, token(&pair, "one", "runner"));
     for path in [
         "/",
@@ -158,7 +160,7 @@ async fn shared_connection_is_for_one_runner() {
 
 #[tokio::test]
 async fn many_calls_wait_on_one_connection_until_its_token_is_revoked() {
-    let pair = Pair::with_tls("10m", None);
+    let pair = Pair::with_tls("10m");
     let mut caller = Caller::new(&pair, token(&pair, "one", "runner"));
     caller.join().await;
     let mut waits: FuturesUnordered<_> =
@@ -172,7 +174,7 @@ async fn many_calls_wait_on_one_connection_until_its_token_is_revoked() {
     let mut ended = 0;
     while let Some(wait) = waits.next().await {
         match wait {
-            Err(closed) => assert!(!closed.contains("no reply in"), "{closed}"),
+            Err(closed) => assert!(!closed.to_string().contains("no reply in"), "{closed}"),
             // The hub had not begun with it.
             Ok(reply) => assert_eq!(reply.status, 401),
         }
@@ -184,7 +186,7 @@ async fn many_calls_wait_on_one_connection_until_its_token_is_revoked() {
 
 #[tokio::test]
 async fn calls_beyond_the_maximum_of_a_runner_are_refused() {
-    let pair = Pair::with_tls("10m", None);
+    let pair = Pair::with_tls("10m");
     let mut caller = Caller::new(&pair, token(&pair, "one", "runner"));
     caller.join().await;
     let mut waits: FuturesUnordered<_> = (0..OPEN_CALLS_MAX)
@@ -201,9 +203,10 @@ async fn calls_beyond_the_maximum_of_a_runner_are_refused() {
     }
 }
 
-/// Makes a call while others wait, and returns its status, or that of a wait that was refused because this call came before it.
+/// Makes a call while others wait, and returns its status, or that of a wait that was refused
+/// because this call came before it.
 async fn status_beside(
-    waits: &mut FuturesUnordered<impl Future<Output = Result<Reply, String>>>,
+    waits: &mut FuturesUnordered<impl Future<Output = Result<HubReply, CallError>>>,
     caller: &Caller,
 ) -> u16 {
     tokio::select! {
@@ -217,13 +220,13 @@ const BODY_BYTES: usize = 30 * 1024 * 1024;
 
 #[tokio::test]
 async fn bodies_of_one_runner_are_limited_together() {
-    let pair = Pair::with_tls("60s", None);
+    let pair = Pair::with_tls("60s");
     let mut caller = Caller::new(&pair, token(&pair, "one", "runner"));
     caller.join().await;
     let body = Bytes::from(format!("\"{}\"", "x".repeat(BODY_BYTES)));
     let sent =
         futures::future::join_all((0..4).map(|_| caller.send("/runner/facts", body.clone()))).await;
-    let sent: Vec<Reply> = sent
+    let sent: Vec<HubReply> = sent
         .into_iter()
         .map(|sent| sent.expect("a reply"))
         .collect();
@@ -247,7 +250,8 @@ async fn bodies_of_one_runner_are_limited_together() {
     );
 }
 
-/// A hub without a shared connection, which accepts one call and closes its connection without a reply.
+/// A hub without a shared connection, which accepts one call and closes its connection without a
+/// reply.
 async fn accept_as_earlier_hub(listener: &tokio::net::TcpListener) {
     let (stream, _) = listener.accept().await.expect("a connection");
     let mut stream = acceptor(&[b"http/1.1"]).accept(stream).await.expect("TLS");
@@ -321,7 +325,7 @@ async fn opening_that_hangs_ends_before_the_call() {
         .await
         .expect_err("no hub");
     assert!(
-        failure.contains("no connection in 5 s") && began.elapsed() < LIMIT / 2,
+        failure.to_string() == "no connection in 5s" && began.elapsed() < LIMIT / 2,
         "{failure}: {:?}",
         began.elapsed()
     );

@@ -1,4 +1,5 @@
-//! The README's commands bring up a hub and a runner on two machines, which are two network namespaces here.
+//! The README's commands bring up a hub and a runner on two machines, which are two network
+//! namespaces here.
 
 use crate::readme::{block, blocks, typed};
 use crate::support::{Ran, TestHome, skip};
@@ -6,7 +7,8 @@ use std::os::unix::fs::PermissionsExt;
 
 const SECTION: &str = "Agents on other machines";
 
-/// Connects a second network namespace, `gpu1`, and gives this one the name `hub.example.org`. For root of a user namespace.
+/// Connects a second network namespace, `gpu1`, and gives this one the name `hub.example.org`. For
+/// root of a user namespace.
 const NETWORK: &str = "
 mount -t tmpfs none /run
 ip link set lo up
@@ -51,7 +53,8 @@ fn commands_of_the_readme_connect_two_machines() {
     let [go, certify, permit, join] = bring_up.lines().collect::<Vec<_>>()[..] else {
         panic!("four lines: {bring_up}")
     };
-    // Lines of the README, except that the runner is a background process, and a run that waits for its person ends a wait with 3.
+    // Lines of the README, except that the runner is a background process, and a run that waits for
+    // its person ends a wait with 3.
     let work = work.replacen(
         "adj wait far ",
         "code=0; adj wait far || code=$?; [ $code = 3 ] ",

@@ -1,4 +1,5 @@
-//! Work of ended attempts that is only at their runner: it arrives later, and replaces nothing newer.
+//! Work of ended attempts that is only at their runner: it arrives later, and replaces nothing
+//! newer.
 
 use super::Pair;
 use super::access::post;
@@ -7,7 +8,8 @@ use crate::support::{kill, lock_pid};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-/// Longer than a loaded machine holds a runner up: one that is lost before it is stopped sends its work.
+/// Longer than a loaded machine holds a runner up: one that is lost before it is stopped sends its
+/// work.
 const LEASE: &str = "10s";
 
 /// Starts a run that writes a file, and stops its runner until the attempt is lost.
@@ -77,7 +79,7 @@ fn late_work_does_not_replace_that_of_a_later_attempt() {
     lose(&pair, "moved");
     let (second, child) = second_runner(&pair);
     pair.hub.ok(&["resume", "moved"]);
-    let path = adjutant::logs::log_path(&second.home.dir, &pair.hub.run_id("moved"), 2);
+    let path = adjutant_home::logs::log_path(&second.home.dir, &pair.hub.run_id("moved"), 2);
     pair.until("it works there", || {
         std::fs::read_to_string(&path)
             .unwrap_or_default()
@@ -137,7 +139,8 @@ fn unsent_work_is_sent_again_after_a_pause() {
     );
     std::fs::rename(&git, &away).expect("moved");
     pair.signal_runner(Signal::CONT);
-    // When it joins and when the attempt ends, it is sent once each. All further times are after the pause.
+    // When it joins and when the attempt ends, it is sent once each. All further times are after
+    // the pause.
     let failures = || {
         pair.runner_log()
             .matches("the work of an ended attempt cannot be sent yet")

@@ -1,8 +1,10 @@
-//! The dashboard: its files, and how a browser signs in. `.ci/dashboard` drives the pages in a real browser.
+//! The dashboard: its files, and how a browser signs in. `.ci/dashboard` drives the pages in a real
+//! browser.
 
 use super::{Caller, Site, port_of};
 use crate::support::TestHome;
-use adjutant::view::GetHub;
+use adjutant_api::view::GetHub;
+use adjutant_core::hex;
 use regex::Regex;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -172,10 +174,7 @@ fn vendored_files_are_those_of_the_list() {
     let rows = list["files"].as_array().expect("files");
     for row in rows {
         let name = row["file"].as_str().expect("a name");
-        let hash: String = Sha256::digest(std::fs::read(dir.join(name)).expect(name))
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
+        let hash = hex(Sha256::digest(std::fs::read(dir.join(name)).expect(name)));
         assert_eq!(row["sha256"], hash, "{name}");
         assert!(
             row["version"].is_string()
@@ -275,7 +274,8 @@ fn code_signs_one_browser_in() {
     site.home.ok(&["cancel", "job"]);
 }
 
-/// Calls the hub from another program of this user, with the token and the code for a reload that it has found.
+/// Calls the hub from another program of this user, with the token and the code for a reload that
+/// it has found.
 const FINDER: &str = r#"#!/bin/bash
 call() {
     exec 3<>"/dev/tcp/127.0.0.1/$PORT"
@@ -493,7 +493,7 @@ fn dashboard_without_tls_is_only_for_this_machine() {
     let home = TestHome::new();
     home.ok(&["ps"]);
     assert_eq!(home.adj(&["ui", "--listen", "0.0.0.0:7317"]).code, 2);
-    let call = adjutant::view::OpenDashboard {
+    let call = adjutant_api::view::OpenDashboard {
         listen: Some("0.0.0.0:7317".to_owned()),
         sha256: "0".repeat(64),
     };

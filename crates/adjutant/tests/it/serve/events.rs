@@ -2,8 +2,7 @@
 
 use super::{Caller, Site, read_head};
 use serde_json::{Value, json};
-use std::io::BufRead;
-use std::io::BufReader;
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
 
 /// An open stream.

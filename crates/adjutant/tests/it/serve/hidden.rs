@@ -1,4 +1,5 @@
-//! Processes of runs that hide their connection to the hub, and callers outside whose process cannot be seen.
+//! Processes of runs that hide their connection to the hub, and callers outside whose process
+//! cannot be seen.
 
 use crate::fence::users::{as_user, give_to_nobody};
 use crate::support::{PATIENCE, TestHome, is_root, kill, skip};
@@ -9,7 +10,8 @@ use std::process::{Child, Command, Stdio};
 
 const PYTHON: &str = "/usr/bin/python3";
 
-/// An agent that calls the hub in the way that its prompt names, with the token in the file `call`, and prints the status of the reply.
+/// An agent that calls the hub in the way that its prompt names, with the token in the file `call`,
+/// and prints the status of the reply.
 const CALLER: &str = r#"
 import array, ctypes, os, re, socket, subprocess, sys, threading, time
 way = re.search(r"WAY=(\w+)", sys.stdin.read())

@@ -1,4 +1,5 @@
-//! A hub that dies before or after it commits a call: the call is repeated with its key, and is made once.
+//! A hub that dies before or after it commits a call: the call is repeated with its key, and is
+//! made once.
 
 use super::matrix::CALLS;
 use super::{Caller, Reply, hub_with, port_of};
@@ -602,7 +603,8 @@ fn without_measures(reply: &Value) -> Value {
     }
 }
 
-/// Makes the calls of a group, each with a hub that dies at the failpoint, and twice more with the next hub.
+/// Makes the calls of a group, each with a hub that dies at the failpoint, and twice more with the
+/// next hub.
 fn make_once(group: Group) {
     for failpoint in ["store.before_commit", "store.after_commit"] {
         let mut world = World::new(group, failpoint);

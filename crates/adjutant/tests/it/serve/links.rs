@@ -1,4 +1,5 @@
-//! Links that answer a request: they work once, change nothing when they are opened, and are useless for anything else.
+//! Links that answer a request: they work once, change nothing when they are opened, and are
+//! useless for anything else.
 
 use super::{Caller, Reply, Site, port_of, read_head};
 use crate::support::{PATIENCE, TestHome};
@@ -559,7 +560,8 @@ fn process_of_a_run_cannot_use_a_link() {
     home.ok(&["cancel", "otter"]);
 }
 
-/// Sends requests for a page on one connection without waiting for the replies. Returns the status and head of each.
+/// Sends requests for a page on one connection without waiting for the replies. Returns the status
+/// and head of each.
 fn pipelined(linked: &Linked, path: &str, count: usize) -> Vec<(u16, String)> {
     let mut stream = TcpStream::connect(("127.0.0.1", linked.site.port)).expect("the hub listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a limit");

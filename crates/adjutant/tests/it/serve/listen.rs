@@ -2,7 +2,7 @@
 
 use super::{Site, port_of};
 use crate::support::TestHome;
-use adjutant::view::GetHub;
+use adjutant_api::view::GetHub;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 

@@ -170,7 +170,7 @@ fn body(name: &str) -> String {
 #[test]
 fn every_route_has_a_row_and_follows_it() {
     let rows: BTreeMap<&str, CallEffect> = CALLS.iter().copied().collect();
-    let stated: BTreeMap<&str, CallEffect> = adjutant::view::CALLS.iter().copied().collect();
+    let stated: BTreeMap<&str, CallEffect> = adjutant_api::view::CALLS.iter().copied().collect();
     assert_eq!(stated, rows);
 
     let site = Site::new();

@@ -17,7 +17,7 @@ mod sessions;
 mod tls;
 
 use crate::support::{PATIENCE, TestHome};
-use adjutant::view::GetHub;
+use adjutant_api::view::GetHub;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;

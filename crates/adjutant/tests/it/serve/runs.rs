@@ -5,8 +5,8 @@ use crate::support::TestHome;
 use serde_json::json;
 use std::os::unix::fs::PermissionsExt;
 
-/// Calls the hub with the token in the file `call`: directly, in another session without an environment, and detached from
-/// its parents.
+/// Calls the hub with the token in the file `call`: directly, in another session without an
+/// environment, and detached from its parents.
 const SCRIPT: &str = r#"#!/bin/bash
 call() {
     read -r address port token < call

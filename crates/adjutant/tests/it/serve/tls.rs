@@ -2,7 +2,7 @@
 
 use super::{Caller, Reply, Site, hub_with, port_of, reply};
 use crate::support::{PATIENCE, TestHome, tls_fixture};
-use adjutant::view::GetHub;
+use adjutant_api::view::GetHub;
 use serde_json::json;
 use std::io::{BufReader, Read, Write};
 use std::net::TcpStream;
@@ -308,7 +308,7 @@ fn file_system_that_does_not_answer_blocks_nothing() {
             && found
                 .problems
                 .iter()
-                .any(|problem| problem.contains("has not answered for 2 s")),
+                .any(|problem| problem.contains("has not answered for 2s")),
         "{found:?}"
     );
     home.ok(&["stop"]);

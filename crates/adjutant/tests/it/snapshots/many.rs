@@ -1,4 +1,5 @@
-//! Trees with very many untracked files: starts and ends stay quick, and a person hears at once what cannot be undone.
+//! Trees with very many untracked files: starts and ends stay quick, and a person hears at once
+//! what cannot be undone.
 
 use super::git_output;
 use crate::changes::{git, repository};

@@ -28,7 +28,8 @@ fn created_with_patterns(home: &TestHome, name: &str, isolation: &str) -> Value 
     home.finished(name)["changed_files"].clone()
 }
 
-/// The user's patterns apply even if the agent has another home, and a `.gitignore` takes precedence over them, as in git.
+/// The user's patterns apply even if the agent has another home, and a `.gitignore` takes
+/// precedence over them, as in git.
 #[test]
 fn files_that_only_the_users_patterns_ignore_stay_out() {
     let config = "[agents.sh]\nharness = \"plain\"\ncommand = [\"/bin/sh\", \"-c\", \"sed -n 's/^do //p' | sh -eu\"]\nenv = { HOME = \"/nonexistent\" }\n";
@@ -76,7 +77,8 @@ fn files_that_only_the_users_patterns_ignore_stay_out() {
     }
 }
 
-/// Unreadable patterns ignore nothing and prevent no snapshot. Of a pattern that is cut, no part applies.
+/// Unreadable patterns ignore nothing and prevent no snapshot. Of a pattern that is cut, no part
+/// applies.
 #[test]
 fn unusable_pattern_files_are_skipped() {
     let home = repository();

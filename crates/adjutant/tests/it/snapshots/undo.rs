@@ -7,7 +7,8 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-/// No snapshot runs a filter: one that has read the file has its content, and one that has what git had stored does not.
+/// No snapshot runs a filter: one that has read the file has its content, and one that has what git
+/// had stored does not.
 #[test]
 fn file_with_a_filter_is_restored_from_its_content() {
     let home = repository();
@@ -200,7 +201,8 @@ fn undo_never_overwrites_files_in_no_snapshot() {
     );
 }
 
-/// A file of the user that was ignored at the start, and is not any more, does not count as created by the run.
+/// A file of the user that was ignored at the start, and is not any more, does not count as created
+/// by the run.
 #[test]
 fn undo_removes_no_file_that_was_ignored_before() {
     let home = repository();

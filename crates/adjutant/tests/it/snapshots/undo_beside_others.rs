@@ -159,7 +159,8 @@ fn undo_leaves_edits_between_attempts() {
         json!(["apart-1", "apart-2"])
     );
     assert_eq!(read("one.txt"), "mine beside apart\n");
-    // The run changes the same file afterwards, so only the snapshot at an attempt's start contains the edit.
+    // The run changes the same file afterwards, so only the snapshot at an attempt's start contains
+    // the edit.
     two_attempts("same", "write one.txt run");
     let refused = home.adj(&["undo", "same"]);
     assert!(

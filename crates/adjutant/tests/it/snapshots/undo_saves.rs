@@ -6,7 +6,8 @@ use serde_json::json;
 use std::fs;
 use std::path::PathBuf;
 
-/// A home whose run `edits` has changed one.txt, removed two.txt and created new.txt, and the directory of the saves.
+/// A home whose run `edits` has changed one.txt, removed two.txt and created new.txt, and the
+/// directory of the saves.
 fn edited() -> (TestHome, PathBuf) {
     let home = repository();
     start(

@@ -17,7 +17,7 @@ fn with_killed_hub(group: &Group) -> Runner {
         "say hello\ndone yes\n",
     ]);
     assert_eq!(second.finished("far")["outcome"], "succeeded");
-    let logs = adjutant::logs::kept::AttemptLogs {
+    let logs = adjutant_home::logs::kept::AttemptLogs {
         home: first.home.dir.clone(),
         run_id: second.run_id("far"),
         attempt: 1,

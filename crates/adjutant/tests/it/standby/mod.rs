@@ -7,9 +7,10 @@ mod set_back;
 mod weather;
 mod work;
 
-use crate::postgres::{self, server::Server};
+use crate::postgres::server::Server;
+use crate::postgres::{self};
 use crate::support::{TestHome, kill, tls_fixture};
-use adjutant::view::{GetHub, HubView};
+use adjutant_api::view::{GetHub, HubView};
 use rustix::process::{Pid, Signal, kill_process};
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
@@ -155,9 +156,9 @@ fn caller_keeps_its_identity_through_a_standby_hub() {
             .build()
             .expect("a runtime");
         let name = adjutant_core::ClientName::parse("planner").expect("a name");
-        let client = adjutant::client::Client::hub(&home.home, Some(name));
+        let client = adjutant_net::hub_client::Client::hub(&home.home, Some(name));
         runtime
-            .block_on(client.call(&adjutant::view::ListTokens::default()))
+            .block_on(client.call(&adjutant_api::view::ListTokens::default()))
             .map(|_| ())
     };
     // A client may not manage the hub, wherever it asks.

@@ -2,7 +2,7 @@
 
 use super::{FAILOVER_MAX, Group};
 use crate::support::{TestHome, kill};
-use adjutant::view::ReadResult;
+use adjutant_api::view::ReadResult;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
 use std::time::Instant;

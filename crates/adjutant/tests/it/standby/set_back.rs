@@ -1,10 +1,11 @@
-//! The database is replaced by an earlier dump of itself: hubs, callers and runners learn of it, and no run stays live without an agent.
+//! The database is replaced by an earlier dump of itself: hubs, callers and runners learn of it,
+//! and no run stays live without an agent.
 
 use super::runs::Runner;
 use super::{Group, texts};
 use crate::postgres::set_back;
 use crate::support::{TestHome, kill};
-use adjutant::view::{ReadEvents, Wait};
+use adjutant_api::view::{ReadEvents, Wait};
 use serde_json::Value;
 
 impl Group {
@@ -138,7 +139,8 @@ fn database_that_is_set_back_begins_an_era() {
     assert!(cursor(first) > lost);
 }
 
-/// All hubs are killed before the database is set back, so nobody remembers anything but in the homes.
+/// All hubs are killed before the database is set back, so nobody remembers anything but in the
+/// homes.
 #[test]
 fn database_that_is_set_back_while_no_hub_runs_is_noticed() {
     let Some(group) = Group::new() else { return };
@@ -199,7 +201,8 @@ fn runner_tells_new_hubs_of_what_is_lost() {
     set_back(&group.server, "hub", &dump);
     first.ok(&["ps"]);
     until_said(first);
-    // The run that has ended is live again in the database. Its runner says that its attempt is over, so it can be cancelled.
+    // The run that has ended is live again in the database. Its runner says that its attempt is
+    // over, so it can be cancelled.
     first.until_status("zombie", "stopped");
     first.ok(&["cancel", "zombie"]);
     assert_eq!(first.finished("zombie")["outcome"], "cancelled");

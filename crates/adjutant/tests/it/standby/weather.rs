@@ -1,4 +1,5 @@
-//! What an administrator of PostgreSQL does: hubs wait and go on, and no call and no run fails because of it.
+//! What an administrator of PostgreSQL does: hubs wait and go on, and no call and no run fails
+//! because of it.
 
 use super::Group;
 use crate::postgres::{set_read_only, until_logged};
@@ -8,7 +9,7 @@ use crate::support::kill;
 fn assert_none_has_ended(group: &Group, pids: [u32; 2]) {
     for (home, pid) in group.hubs.iter().zip(pids) {
         let hub = home.until("the hub answers", || {
-            home.call(&adjutant::view::GetHub {}, "").ok()
+            home.call(&adjutant_api::view::GetHub {}, "").ok()
         });
         assert_eq!(
             hub.pid,
@@ -139,7 +140,8 @@ fn cancelled_and_terminated_statements_are_done_again() {
     assert_none_has_ended(&group, pids);
 }
 
-/// An administrator ends the session that writes. The standby hub has the lock at once, and the calls of the leader are repeated there.
+/// An administrator ends the session that writes. The standby hub has the lock at once, and the
+/// calls of the leader are repeated there.
 #[test]
 fn calls_of_a_leader_whose_session_is_ended_reach_the_next() {
     let Some(group) = Group::new() else { return };

@@ -1,10 +1,12 @@
-//! A minimal hub for tests of the supervisor: it receives facts, sends orders, answers calls, and can disappear and
-//! return.
+//! A minimal hub for tests of the supervisor: it receives facts, sends orders, answers calls, and
+//! can disappear and return.
 
-use adjutant::link::{Fact, FactKind, FactsStored, GetOrders, Order, Orders, PostFacts};
-use adjutant::process::start::spawn_guard_of;
-use adjutant::process::{GuardChild, attempt_over};
-use adjutant::{link::AttemptDir, sock};
+use adjutant_api::protocol::{
+    AttemptDir, Fact, FactKind, FactsStored, GetOrders, Order, Orders, PostFacts,
+};
+use adjutant_home::attempt_processes::{attempt_over, spawn_guard_of};
+use adjutant_os::process;
+use adjutant_os::sock;
 use axum::extract::{Path as UrlPath, State};
 use axum::http::HeaderMap;
 use axum::routing::post;
@@ -141,7 +143,7 @@ impl Case {
         }
     }
 
-    pub fn start(&self, order: &Order) -> GuardChild {
+    pub fn start(&self, order: &Order) -> process::Child {
         spawn_guard_of(Path::new(env!("CARGO_BIN_EXE_adj")), &self.dir, order)
             .expect("a guard starts")
     }
@@ -207,7 +209,8 @@ impl Case {
     }
 
     pub fn log(&self) -> String {
-        fs::read_to_string(adjutant::logs::log_path(&self.home, &self.run_id, 1)).expect("is text")
+        fs::read_to_string(adjutant_home::logs::log_path(&self.home, &self.run_id, 1))
+            .expect("is text")
     }
 
     pub fn supervisor_log(&self) -> String {

@@ -2,15 +2,16 @@
 
 mod case;
 
-use adjutant::link::{FactKind, WorkerAccess};
-use adjutant::process::{attempt_over, tree};
+use adjutant_api::protocol::{FactKind, WorkerAccess};
+use adjutant_home::attempt_processes::{attempt_over, kill_stragglers};
 use case::{Case, SOON, kill};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-/// All ways to leave a process group: same group (A), own group (B), own session (C), orphan in its own session
-/// (D), and the latter with another name, an empty environment and no pipes (E). All ignore TERM.
+/// All ways to leave a process group: same group (A), own group (B), own session (C), orphan in its
+/// own session (D), and the latter with another name, an empty environment and no pipes (E). All
+/// ignore TERM.
 const ESCAPES: &str = r#"
 trap '' TERM
 sleep $U &
@@ -285,7 +286,7 @@ async fn leftover_processes_are_found_by_marker_and_limit() {
     guard.wait().await.expect("is reaped");
     attempt_over(&case.dir).await.expect("watched");
     assert!(!case.alive().is_empty());
-    assert!(tree::stragglers(&case.dir, &case.run_id, 1) >= 3);
+    assert!(kill_stragglers(&case.dir, &case.run_id, 1) >= 3);
     case.none_left().await;
 }
 
@@ -297,7 +298,9 @@ async fn attempt_starts_once() {
     let status = case.start(&order).wait().await.expect("is reaped");
     assert_eq!(
         status.exit_status(),
-        Some(i32::from(adjutant::process::EXIT_BEGUN_BEFORE))
+        Some(i32::from(
+            adjutant_home::attempt_processes::EXIT_BEGUN_BEFORE
+        ))
     );
     assert_eq!(
         fs::read_to_string(case.home.join("work/times")).unwrap(),
@@ -308,7 +311,8 @@ async fn attempt_starts_once() {
     let guard = case.start(&case.order("sleep $U"));
     case.started().await;
     let exe = std::path::Path::new(env!("CARGO_BIN_EXE_adj"));
-    let second = adjutant::process::start::spawn_guard_of(exe, &case.dir, &case.order("echo no"));
+    let second =
+        adjutant_home::attempt_processes::spawn_guard_of(exe, &case.dir, &case.order("echo no"));
     assert_eq!(
         second.expect_err("is refused").kind(),
         std::io::ErrorKind::AlreadyExists
@@ -331,7 +335,7 @@ async fn unstartable_agent_has_a_hint() {
         script("#!/no/such\n", 0o755),
     );
     let program = |path: &std::path::Path| vec![path.display().to_string()];
-    type Change = Box<dyn Fn(&mut adjutant::link::Order)>;
+    type Change = Box<dyn Fn(&mut adjutant_api::protocol::Order)>;
     let cases: Vec<(&str, &str, Change)> = vec![
         (
             "agent_not_found",
@@ -544,7 +548,7 @@ async fn facts_reach_a_returning_hub_once() {
     fs::write(case.home.join("work/go"), "").unwrap();
     let until = Instant::now() + SOON;
     let on_disk = loop {
-        let facts = adjutant::supervisor::read_facts(&case.dir).expect("reads");
+        let facts = adjutant_agent::supervisor::read_facts(&case.dir).expect("reads");
         if matches!(
             facts.last().expect("there are facts").what,
             FactKind::Ended { .. }
@@ -740,7 +744,7 @@ async fn agent_with_input_gets_messages_and_its_cancel() {
     order.prompt = "two\nlines".to_owned();
     let guard = case.start(&order);
     case.started().await;
-    let message = |id: &str, text: &str| adjutant::view::MessageView {
+    let message = |id: &str, text: &str| adjutant_api::view::MessageView {
         message_id: id.to_owned(),
         from: "person".to_owned(),
         text: text.to_owned(),

@@ -7,7 +7,8 @@ use crate::support::skip;
 use serde_json::json;
 use std::path::PathBuf;
 
-/// Returns a case in which an adapter starts the CLI: its package, and the variable that names the CLI's program.
+/// Returns a case in which an adapter starts the CLI: its package, and the variable that names the
+/// CLI's program.
 fn adapted(cli: Cli, package: &str, variable: &str, turns: impl Into<Vec<Turn>>) -> Option<Case> {
     let Some(packages) = std::env::var_os("ADJ_ACP").map(PathBuf::from) else {
         skip("ADJ_ACP names no directory with the ACP adapters; run .ci/acp");

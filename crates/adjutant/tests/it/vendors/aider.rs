@@ -1,5 +1,5 @@
-//! aider, which has no tools and requests no permission: its one profile, its traces in the repository, and the
-//! reports of its failures.
+//! aider, which has no tools and requests no permission: its one profile, its traces in the
+//! repository, and the reports of its failures.
 
 use super::Cli;
 use super::case::Case;
@@ -97,7 +97,8 @@ fn aider_takes_its_prompt_literally_and_leaves_only_its_edit() {
     );
 }
 
-/// Shows why the profile `edit` is refused: aider edits the whole repository, not only its directory.
+/// Shows why the profile `edit` is refused: aider edits the whole repository, not only its
+/// directory.
 #[test]
 fn aider_edits_outside_its_directory_and_runs_no_command() {
     let Some(case) = case([Turn::say(

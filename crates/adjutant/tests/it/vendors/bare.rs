@@ -1,5 +1,5 @@
-//! Each CLI without Adjutant: it starts, accepts the scripted model, and follows it. If one of these tests fails, the
-//! CLI or the model has changed, not Adjutant.
+//! Each CLI without Adjutant: it starts, accepts the scripted model, and follows it. If one of
+//! these tests fails, the CLI or the model has changed, not Adjutant.
 
 use super::user::{environment, settle};
 use super::{Cli, Turnstile};

@@ -4,7 +4,7 @@ use super::user::{environment, own_environment, settle};
 use super::{Cli, Turnstile, recorded};
 use crate::model::{Model, PATIENCE, Seen, Turn};
 use crate::support::{Ran, TestHome, kill, lock_pid};
-use adjutant::preset::Preset;
+use adjutant_api::preset::Preset;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -25,6 +25,39 @@ pub struct Case {
     clis: Turnstile,
     /// Additional environment variables.
     env: Vec<(&'static str, String)>,
+}
+
+/// How much of the end of a file is printed when a test fails.
+const END_BYTES: usize = 6_000;
+
+/// Prints what the CLIs have said and done if the test fails: with an outside program, the failed
+/// condition alone explains little.
+impl Drop for Case {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            return;
+        }
+        let below = |dir: PathBuf| {
+            let entries = std::fs::read_dir(dir).into_iter().flatten().flatten();
+            let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+            paths.sort();
+            paths
+        };
+        let attempts = below(self.home.home.dir.join("runs"))
+            .into_iter()
+            .flat_map(below);
+        let of_attempts =
+            attempts.flat_map(|dir| ["facts.jsonl", "supervisor.log"].map(|file| dir.join(file)));
+        for path in below(self.home.home.dir.join("logs"))
+            .into_iter()
+            .chain(of_attempts)
+        {
+            if let Ok(bytes) = std::fs::read(&path) {
+                let end = &bytes[bytes.len().saturating_sub(END_BYTES)..];
+                eprintln!("--- {}\n{}", path.display(), String::from_utf8_lossy(end));
+            }
+        }
+    }
 }
 
 impl Case {
@@ -90,7 +123,8 @@ impl Case {
         command
     }
 
-    /// Returns a directory for temporary files of the CLIs. Its path is short, because some create sockets in it.
+    /// Returns a directory for temporary files of the CLIs. Its path is short, because some create
+    /// sockets in it.
     fn temporary(&self) -> PathBuf {
         let dir = self.home.home.dir.with_file_name("t");
         std::fs::create_dir_all(&dir).expect("a directory");
@@ -214,8 +248,8 @@ impl Case {
         }
     }
 
-    /// Adds configuration to the working directory that would start foreign programs. Each of them would write into
-    /// the file whose path is returned.
+    /// Adds configuration to the working directory that would start foreign programs. Each of them
+    /// would write into the file whose path is returned.
     pub fn plant_hostile_files(&self) -> PathBuf {
         let work = self.home.work();
         let started = work.with_file_name("started");
@@ -481,8 +515,8 @@ impl Case {
         asked
     }
 
-    /// Settles all requests until the run has ended: denies every approval of the CLI, and passes it to `denied`;
-    /// answers the questions of the model.
+    /// Settles all requests until the run has ended: denies every approval of the CLI, and passes
+    /// it to `denied`; answers the questions of the model.
     pub fn settles_everything(&self, mut denied: impl FnMut(String)) {
         let end = Instant::now() + PATIENCE;
         loop {
@@ -515,8 +549,8 @@ impl Case {
         }
     }
 
-    /// Approves every request until the run has ended, and returns the kinds of all requests. An approval of another
-    /// call than the approved one would be noticed by its number.
+    /// Approves every request until the run has ended, and returns the kinds of all requests. An
+    /// approval of another call than the approved one would be noticed by its number.
     pub fn approves_everything(&self) -> Vec<String> {
         let end = Instant::now() + PATIENCE;
         let mut asked: BTreeMap<String, String> = BTreeMap::new();
@@ -633,7 +667,8 @@ impl Case {
         kill(lock_pid(&self.home.attempt_dir(RUN).supervisor_lock()));
     }
 
-    /// Waits until no process of the run is left, within the promised time plus some for a loaded machine.
+    /// Waits until no process of the run is left, within the promised time plus some for a loaded
+    /// machine.
     pub fn nothing_is_left(&self) {
         let run = self.home.run_id(RUN);
         self.home.until("nothing of the run is left", || {
@@ -641,8 +676,8 @@ impl Case {
         });
     }
 
-    /// Saves the CLI's output of the latest attempt as a fixture, if `ADJ_RECORD_STREAMS` is set, without traces of
-    /// this machine and without long irrelevant lists.
+    /// Saves the CLI's output of the latest attempt as a fixture, if `ADJ_RECORD_STREAMS` is set,
+    /// without traces of this machine and without long irrelevant lists.
     pub fn records(&self, name: &str) {
         if std::env::var_os("ADJ_RECORD_STREAMS").is_none() {
             return;

@@ -96,7 +96,8 @@ impl Connected {
         format!("{}{}", listed.out, listed.err)
     }
 
-    /// Plays these turns to the CLI as a parent without a terminal, and returns the model's requests.
+    /// Plays these turns to the CLI as a parent without a terminal, and returns the model's
+    /// requests.
     pub fn plays(&self, turns: impl IntoIterator<Item = Turn>) -> Vec<Seen> {
         let (line, input) = match self.cli {
             // Offer all tools at once instead of deferring them.
@@ -135,7 +136,8 @@ impl Connected {
         self.types(&line, input, turns)
     }
 
-    /// Runs a command that starts the CLI, plays these turns to it, and returns the model's requests.
+    /// Runs a command that starts the CLI, plays these turns to it, and returns the model's
+    /// requests.
     pub fn types(
         &self,
         line: &str,

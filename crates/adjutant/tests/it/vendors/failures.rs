@@ -4,7 +4,7 @@ use super::Cli;
 use super::case::Case;
 use crate::model::Turn;
 use Expected::{Fails, IsSilent, Pauses, Retries};
-use adjutant::view::{ReadEvents, Wait, WaitUntil};
+use adjutant_api::view::{ReadEvents, Wait, WaitUntil};
 
 /// The expected outcome.
 #[derive(Debug, Clone, Copy)]

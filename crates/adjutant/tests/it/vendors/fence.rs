@@ -29,7 +29,8 @@ fn works_behind_the_fence(cli: Cli, permissions: &str) {
     works_inside(&case, "mount_namespace");
 }
 
-/// The same where only Landlock is available: for an ordinary user on a machine without user namespaces.
+/// The same where only Landlock is available: for an ordinary user on a machine without user
+/// namespaces.
 fn works_behind_landlock(cli: Cli) {
     let Some(case) = Case::new(cli, turns()) else {
         return;

@@ -5,7 +5,7 @@ use super::case::Case;
 use super::user::GOOSE_MODEL;
 use crate::gate::rig::{self, Api, Rig};
 use crate::model::{PATIENCE, Turn};
-use adjutant::link::{Fact, FactKind, ModelUsage};
+use adjutant_api::protocol::{Fact, FactKind, ModelUsage};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -241,8 +241,9 @@ fn stops_at_its_budget(cli: Cli) {
         "{view}\n{}",
         case.story()
     );
-    // Beside their conversation, goose and opencode ask for the title of the session: either request may be the one that was answered,
-    // and both may have begun before the first answer was counted.
+    // Beside their conversation, goose and opencode ask for the title of the session: either
+    // request may be the one that was answered, and both may have begun before the first answer was
+    // counted.
     let (conversation, all) = (case.model.seen().len(), case.model.answers());
     let is_allowed = if matches!(cli, Cli::Goose | Cli::Opencode) {
         conversation <= 1 && (1..=2).contains(&all)
@@ -256,11 +257,12 @@ fn stops_at_its_budget(cli: Cli) {
     );
 }
 
-/// Most requests of a CLI that is refused all of them: Claude Code tries six forms of its request at once, and goose asks
-/// four times for a title, within eight seconds.
+/// Most requests of a CLI that is refused all of them: Claude Code tries six forms of its request
+/// at once, and goose asks four times for a title, within eight seconds.
 const REFUSED_MAX: usize = 12;
 
-/// The API behind the run's gate is a gate whose budget is used up, so that the run itself is not stopped.
+/// The API behind the run's gate is a gate whose budget is used up, so that the run itself is not
+/// stopped.
 fn shows_the_refusal(cli: Cli) {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -281,7 +283,7 @@ fn shows_the_refusal(cli: Cli) {
     );
     assert_eq!(view["outcome"], "failed", "{view}\n{}", case.story());
     assert!(
-        shown.contains("Adjutant refused this request: the budget is used up"),
+        shown.contains("Adjutant refused this request: its budget is used up"),
         "{shown}\n{}",
         case.story()
     );

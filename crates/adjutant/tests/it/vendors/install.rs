@@ -90,7 +90,8 @@ impl User {
     }
 }
 
-/// Kimi Code sends no progress token, so without the limits of its entry it would wait in calls of 45 s.
+/// Kimi Code sends no progress token, so without the limits of its entry it would wait in calls of
+/// 45 s.
 #[test]
 fn kimi_waits_in_one_call_with_the_installed_entry() {
     const SILENCE: Duration = Duration::from_secs(55);
@@ -185,7 +186,8 @@ fn codex_without_a_terminal_reviews_merges_and_steers() {
     );
 }
 
-/// Connected by hand, it still reads, steers and stops; a merge needs an approval that nobody can give there.
+/// Connected by hand, it still reads, steers and stops; a merge needs an approval that nobody can
+/// give there.
 #[test]
 fn codex_connected_by_hand_reviews_and_steers() {
     let Some(user) = User::new(Cli::Codex) else {

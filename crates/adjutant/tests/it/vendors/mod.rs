@@ -1,5 +1,6 @@
-//! The vendors' real CLIs with a scripted model. `.ci/clis` installs them; `ADJ_CLIS` names their directory. No CLI is
-//! signed in: keys are dummies, homes contain only what a user would have there, and everything is on loopback.
+//! The vendors' real CLIs with a scripted model. `.ci/clis` installs them; `ADJ_CLIS` names their
+//! directory. No CLI is signed in: keys are dummies, homes contain only what a user would have
+//! there, and everything is on loopback.
 
 mod adapters;
 mod aider;
@@ -26,7 +27,7 @@ mod user;
 mod workspaces;
 
 use crate::support::skip;
-use adjutant::preset;
+use adjutant_api::preset;
 use std::path::PathBuf;
 use std::sync::{Condvar, Mutex};
 

@@ -1,10 +1,11 @@
-//! `adj run --model`: each CLI whose preset passes a model on asks for it, in a new and in a resumed session.
+//! `adj run --model`: each CLI whose preset passes a model on asks for it, in a new and in a
+//! resumed session.
 
 use super::Cli;
 use super::case::Case;
 use super::user::OTHER_MODEL;
 use crate::model::{Turn, WORDS_ONLY};
-use adjutant::preset;
+use adjutant_api::preset;
 
 /// Dispatches a run with a model, lets it end, and checks which model the CLI asked for.
 fn asks_for(cli: Cli, named: &str, seen: &str) {

@@ -1,6 +1,6 @@
-//! Adjutant's tools as the real CLIs offer them to their models: as parents connected by the README's command, and as
-//! agents of runs. Checks their cost in tokens, including the JSON that each CLI adds, and that no CLI has its own
-//! tool with one of the names.
+//! Adjutant's tools as the real CLIs offer them to their models: as parents connected by the
+//! README's command, and as agents of runs. Checks their cost in tokens, including the JSON that
+//! each CLI adds, and that no CLI has its own tool with one of the names.
 
 use super::Cli;
 use super::case::Case;
@@ -8,7 +8,7 @@ use super::connect::{Connected, UNKNOWN_MODEL};
 use super::user::CODEX_MODEL;
 use crate::model::{Seen, Turn};
 use crate::support::tokens;
-use adjutant::mcp::{Role, catalog};
+use adjutant_mcp::mcp::{Role, catalog};
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
 
@@ -34,8 +34,8 @@ fn our_name<'a>(name: &str, ours: &'a [String]) -> Option<&'a String> {
     })
 }
 
-/// Finds the descriptions of Adjutant's tools anywhere in a request. What surrounds several of them (a namespace with
-/// the server's instructions) is kept by its name, without the tools.
+/// Finds the descriptions of Adjutant's tools anywhere in a request. What surrounds several of them
+/// (a namespace with the server's instructions) is kept by its name, without the tools.
 fn collect(value: &Value, ours: &[String], found: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(fields) => {

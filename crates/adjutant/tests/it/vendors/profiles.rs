@@ -1,15 +1,16 @@
-//! The matrix of actions, permission profiles and real CLIs: what each profile lets a CLI do without approval,
-//! compared with the promise of its preset.
+//! The matrix of actions, permission profiles and real CLIs: what each profile lets a CLI do
+//! without approval, compared with the promise of its preset.
 //!
-//! The model tries one action after the other in one run. Every request is denied; if a CLI ends because of that,
-//! another run tries the rest. `ADJ_MATRIX` names a file that gets a line for each cell.
+//! The model tries one action after the other in one run. Every request is denied; if a CLI ends
+//! because of that, another run tries the rest. `ADJ_MATRIX` names a file that gets a line for each
+//! cell.
 
 use super::Cli;
 use super::case::Case;
 use crate::model::{SEARCHED, Turn};
-use adjutant::mcp::{Role, catalog};
-use adjutant::preset::{Action, ActionOutcome, Preset, all, builtin};
+use adjutant_api::preset::{Action, ActionOutcome, Preset, all, builtin};
 use adjutant_core::Permissions;
+use adjutant_mcp::mcp::{Role, catalog};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -40,10 +41,12 @@ impl Try {
     }
 }
 
-/// A tool of Adjutant: its name, its arguments computed from the model's request, and a part of its result.
+/// A tool of Adjutant: its name, its arguments computed from the model's request, and a part of its
+/// result.
 type ToolCase = (&'static str, fn(&crate::model::Seen) -> Value, &'static str);
 
-/// Tools of Adjutant in an order in which each has something to do. The last one ends the run's work.
+/// Tools of Adjutant in an order in which each has something to do. The last one ends the run's
+/// work.
 const TOOLS: [ToolCase; 10] = [
     (
         "ask_parent",
@@ -382,8 +385,8 @@ fn enforces_its_profiles(cli: Cli) {
     );
 }
 
-/// The rows of the matrix. A CLI that is marked as tested and has tools has one. Those that come first support
-/// profiles in which a directory's configuration must not permit anything.
+/// The rows of the matrix. A CLI that is marked as tested and has tools has one. Those that come
+/// first support profiles in which a directory's configuration must not permit anything.
 macro_rules! rows {
     ($($module:ident: $cli:ident),+; only full: $($only_full:ident: $full_cli:ident),+) => {
         $(mod $only_full {
@@ -422,8 +425,8 @@ rows! {
     only full: droid: Droid
 }
 
-/// A directory's configuration starts nothing and extends no permission. If hooks cannot be disabled, that is
-/// reported.
+/// A directory's configuration starts nothing and extends no permission. If hooks cannot be
+/// disabled, that is reported.
 fn holds_in_a_hostile_directory(cli: Cli) {
     let preset = builtin(cli.name()).expect("it has a preset");
     for profile in [Permissions::Read, Permissions::Edit] {

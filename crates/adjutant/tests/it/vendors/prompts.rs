@@ -1,5 +1,5 @@
-//! Texts that are commands in the CLIs' terminals have no effect in prompts. The model receives them unchanged, and no
-//! file that they name.
+//! Texts that are commands in the CLIs' terminals have no effect in prompts. The model receives
+//! them unchanged, and no file that they name.
 
 use super::Cli;
 use super::case::Case;
@@ -137,7 +137,7 @@ fn droid_reads_files_that_a_prompt_mentions() {
         case.story()
     );
     assert!(has(&seen[0].body, SECRET), "{}", case.story());
-    let droid = adjutant::preset::builtin("droid").expect("it is built in");
+    let droid = adjutant_api::preset::builtin("droid").expect("it is built in");
     assert!(
         droid
             .about

@@ -1,9 +1,10 @@
-//! Streams of the real CLIs, recorded by the ignored test below (`ADJ_RECORD_STREAMS=1`), are read without any CLI.
+//! Streams of the real CLIs, recorded by the ignored test below (`ADJ_RECORD_STREAMS=1`), are read
+//! without any CLI.
 
 use super::Cli;
 use super::case::Case;
 use crate::model::Turn;
-use adjutant::preset::{self, End};
+use adjutant_api::preset::{self, End};
 use adjutant_stream::rules::{Rules, StreamEvent};
 use serde_json::json;
 use std::path::{Path, PathBuf};
@@ -146,7 +147,8 @@ fn reset_time_is_read_from_a_message() {
     }
 }
 
-/// Records the streams again: `ADJ_RECORD_STREAMS=1 cargo test --test it -- --ignored streams_are_recorded`.
+/// Records the streams again: `ADJ_RECORD_STREAMS=1 cargo test --test it -- --ignored
+/// streams_are_recorded`.
 #[test]
 #[ignore = "writes the fixtures"]
 fn streams_are_recorded() {

@@ -1,5 +1,5 @@
-//! A parent that waits while nothing happens: a single call that no timeout of the client ends, without any token in
-//! the meantime.
+//! A parent that waits while nothing happens: a single call that no timeout of the client ends,
+//! without any token in the meantime.
 
 use super::connect::Connected;
 use super::{Cli, Turnstile};

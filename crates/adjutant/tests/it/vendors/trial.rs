@@ -4,7 +4,7 @@ use super::Cli;
 use super::case::Case;
 use crate::model::{Seen, Turn};
 use crate::support::Ran;
-use adjutant::preset::{self, TestedVersions};
+use adjutant_api::preset::{self, TestedVersions};
 use regex::Regex;
 use serde_json::{Value, json};
 
@@ -110,7 +110,8 @@ fn passes_its_test(cli: Cli) {
         "{}",
         seen()
     );
-    // Codex's sandbox ends with its command, together with the processes that the command left running.
+    // Codex's sandbox ends with its command, together with the processes that the command left
+    // running.
     let found = if cli == Cli::Codex {
         "not checked with a child process"
     } else {
@@ -227,7 +228,8 @@ fn list_shows_versions_and_sign_ins() {
         assert_eq!(ran.code, 0, "{ran:?}");
         ran
     };
-    // The list does not wait for versions, and asks again for those that a busy machine did not report in time.
+    // The list does not wait for versions, and asks again for those that a busy machine did not
+    // report in time.
     let agents = case.home.until("every version is known", || {
         let agents = list(&["--json", "agents"]).data();
         let is_known = agents

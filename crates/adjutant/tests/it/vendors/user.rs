@@ -183,12 +183,20 @@ pub fn own_environment(cli: Cli, model: &Model) -> Vec<(&'static str, String)> {
             ("CLINE_MODEL", name),
         ],
         Cli::Pi => vec![("PI_OFFLINE", "1".to_owned())],
+        // Kilo sends to its vendor while it works, and can wait for that for minutes.
+        Cli::Kilo => [
+            ("KILO_TELEMETRY_LEVEL", "off"),
+            ("KILO_DISABLE_MODELS_FETCH", "1"),
+            ("KILO_DISABLE_PRESENCE", "1"),
+            ("KILO_DISABLE_SESSION_INGEST", "1"),
+        ]
+        .map(|(name, value)| (name, value.to_owned()))
+        .into(),
         Cli::Claude
         | Cli::Codex
         | Cli::Gemini
         | Cli::Goose
         | Cli::Opencode
-        | Cli::Kilo
         | Cli::Kimi
         | Cli::Amp => Vec::new(),
     }

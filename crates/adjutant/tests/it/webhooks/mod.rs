@@ -3,10 +3,10 @@
 mod notices;
 
 use crate::support::{PATIENCE, TestHome, kill, tls_fixture};
-use adjutant::client::Client;
-use adjutant::store::{Store, next_delivery, outbox};
-use adjutant::view::{ListWebhooks, RetryWebhooks};
+use adjutant_api::view::{ListWebhooks, RetryWebhooks};
 use adjutant_core::ClientName;
+use adjutant_net::hub_client::Client;
+use adjutant_store::store::{Store, next_delivery, outbox};
 use base64::Engine;
 use hmac::{Hmac, KeyInit, Mac};
 use serde_json::Value;
@@ -59,8 +59,8 @@ impl Got {
     }
 }
 
-/// A receiver that answers each request with the next of these responses, and repeats the last. For an empty
-/// response, it keeps the connection open without answering.
+/// A receiver that answers each request with the next of these responses, and repeats the last. For
+/// an empty response, it keeps the connection open without answering.
 pub(crate) struct Receiving {
     pub(crate) port: u16,
     got: Receiver<Got>,
@@ -105,7 +105,8 @@ impl Receiving {
     }
 }
 
-/// Starts a receiver with TLS, with a certificate for `localhost` from the authority in the fixtures.
+/// Starts a receiver with TLS, with a certificate for `localhost` from the authority in the
+/// fixtures.
 fn start_tls() -> Receiving {
     let fixture = |name: &str| std::fs::read(tls_fixture(name)).expect("a fixture");
     let certificate =
@@ -376,7 +377,8 @@ fn events_of_workspaces_are_delivered() {
     next("run.snapshot_failed", "gamma");
 }
 
-/// Changes of pools and budgets are delivered with their author; the next hub sends what a killed one has not.
+/// Changes of pools and budgets are delivered with their author; the next hub sends what a killed
+/// one has not.
 #[test]
 fn events_of_pools_and_budgets_are_delivered() {
     let receiver = Receiving::start(&[OK]);
@@ -607,7 +609,8 @@ pub(crate) fn note_failures(home: &TestHome, url: &str, times: u32) {
     store.close();
 }
 
-/// Creates a home with a webhook and one delivery that has failed this many times. For the hub, hours pass.
+/// Creates a home with a webhook and one delivery that has failed this many times. For the hub,
+/// hours pass.
 fn home_where_a_delivery_failed(receiver: &Receiving, times: u32) -> (TestHome, String) {
     let home = home_with(&[("/hook", receiver.port, "events = [\"run.finished\"]")]);
     let secret = home.home.dir.join("hook.secret");

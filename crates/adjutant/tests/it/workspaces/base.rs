@@ -1,9 +1,10 @@
-//! A workspace is created from the tip of its branch when the run's first attempt starts, and `adj show` says how far behind it is.
+//! A workspace is created from the tip of its branch when the run's first attempt starts, and `adj
+//! show` says how far behind it is.
 
 use super::{git_output, name_user, repository, start_clone, succeeded};
 use crate::changes::git;
 use crate::support::TestHome;
-use adjutant::view::GetHub;
+use adjutant_api::view::GetHub;
 use serde_json::{Value, json};
 use std::fs;
 use std::path::Path;

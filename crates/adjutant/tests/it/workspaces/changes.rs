@@ -1,4 +1,5 @@
-//! `--with-changes`: the user's uncommitted changes are in the workspace as they are in the repository.
+//! `--with-changes`: the user's uncommitted changes are in the workspace as they are in the
+//! repository.
 
 use super::{git_output, repository, succeeded, workspace};
 use crate::changes::git;

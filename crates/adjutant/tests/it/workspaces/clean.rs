@@ -495,7 +495,8 @@ fn dry_run_names_the_runs_that_are_removed() {
     );
 }
 
-/// A merge brings what only the setup command changed; it is not work of the run, and can be made again.
+/// A merge brings what only the setup command changed; it is not work of the run, and can be made
+/// again.
 #[test]
 fn changes_of_the_setup_command_are_no_work() {
     let home = repository();

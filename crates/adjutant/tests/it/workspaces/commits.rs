@@ -79,7 +79,8 @@ fn clone_without_commits_of_its_agent_has_no_head() {
     assert_eq!(commits(&home.work(), &view), Vec::<String>::new());
 }
 
-/// Commits that the agent has reset, amended or stashed are only in a reflog of the clone, which is removed with the clone.
+/// Commits that the agent has reset, amended or stashed are only in a reflog of the clone, which is
+/// removed with the clone.
 #[test]
 fn commits_of_reflogs_survive_the_clone() {
     let home = repository();
@@ -173,7 +174,8 @@ fn recreated_repository_is_merged_and_kept() {
         view["run_id"].as_str().expect("an id")
     );
     assert_eq!(git_output(&work, &["log", "--format=%s", &head]), "fresh");
-    // A repository that shares the objects of another repository is not read, but its files are merged.
+    // A repository that shares the objects of another repository is not read, but its files are
+    // merged.
     start_clone(
         &home,
         "links",
@@ -186,7 +188,8 @@ fn recreated_repository_is_merged_and_kept() {
     );
 }
 
-/// An agent that makes its clone share the objects of another repository cannot read that repository.
+/// An agent that makes its clone share the objects of another repository cannot read that
+/// repository.
 #[test]
 fn objects_of_another_repository_are_not_copied() {
     let (home, other) = (repository(), repository());

@@ -1,4 +1,5 @@
-//! A repository and a clone of it that configure programs: creating, reading and merging a workspace runs none of them.
+//! A repository and a clone of it that configure programs: creating, reading and merging a
+//! workspace runs none of them.
 
 use super::{git_output, repository, succeeded, workspace};
 use crate::changes::git;

@@ -1,7 +1,8 @@
-//! If the supervisor is killed while it creates a workspace, the next attempt continues from the complete parts.
+//! If the supervisor is killed while it creates a workspace, the next attempt continues from the
+//! complete parts.
 
 use super::{git_output, repository, start_clone, succeeded, workspace};
-use adjutant::view::GetHub;
+use adjutant_api::view::GetHub;
 use std::fs;
 use std::path::Path;
 use std::process::Stdio;
@@ -69,7 +70,8 @@ fn killed_creation_is_repeated() {
     }
 }
 
-/// A file of a workspace that was not synced can be empty after a power loss. The agent's files are not removed.
+/// A file of a workspace that was not synced can be empty after a power loss. The agent's files are
+/// not removed.
 #[test]
 fn workspace_is_recreated_after_a_power_loss() {
     let home = repository();

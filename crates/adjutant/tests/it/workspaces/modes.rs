@@ -1,7 +1,7 @@
 //! Files that a merge or an undo writes have the modes that git would give them for the user.
 
 use super::{git_output, name_user, repository, start_clone, succeeded};
-use adjutant::view::GetHub;
+use adjutant_api::view::GetHub;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Stdio};

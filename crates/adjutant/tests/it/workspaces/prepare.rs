@@ -3,7 +3,7 @@
 use super::{git_output, name_user, succeeded, workspace};
 use crate::changes::{git, repository};
 use crate::support::{TestHome, is_root};
-use adjutant::view::GetHub;
+use adjutant_api::view::GetHub;
 use serde_json::{Value, json};
 use std::fs;
 use std::net::TcpListener;
@@ -120,7 +120,7 @@ fn setup_is_stopped_with_all_its_processes_at_its_timeout() {
     let view = run(&home, "slow", "true", &[]);
     let reason = view["reason"].as_str().expect("a reason");
     assert!(
-        reason.contains("was stopped after 1 s (setup_timeout): begun"),
+        reason.contains("was stopped after 1s (setup_timeout): begun"),
         "{view}"
     );
     assert_eq!(
@@ -695,7 +695,8 @@ fn configuration_of_workspaces_is_shown_and_checked() {
     assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(0));
 }
 
-/// Lists what the refs of the user's repository contain of copied files: their paths, and texts with `SECRET`.
+/// Lists what the refs of the user's repository contain of copied files: their paths, and texts
+/// with `SECRET`.
 fn copies_in_refs(work: &Path) -> Vec<String> {
     let objects = git_output(
         work,
@@ -857,7 +858,8 @@ fn commits_come_home_without_copied_files() {
     assert_eq!(left, "", "nothing is kept as work that was not merged");
 }
 
-/// What does not contain a copied file keeps its id, so that a merge can fast-forward and git knows it again.
+/// What does not contain a copied file keeps its id, so that a merge can fast-forward and git knows
+/// it again.
 #[test]
 fn commits_without_copied_files_are_not_rewritten() {
     let home = with_secrets();
@@ -960,7 +962,8 @@ fn commits_of_a_work_tree_are_kept_without_copied_files() {
         "mine a"
     );
     assert_eq!(copies_in_refs(&work), Vec::<String>::new());
-    // A branch that the agent makes there is a branch of the user's: the commit is in it, and is not merged.
+    // A branch that the agent makes there is a branch of the user's: the commit is in it, and is
+    // not merged.
     let script = "git checkout -qb own; echo 2 > 2.txt; git add -f .env 2.txt; git -c user.name=a -c user.email=a@a commit -qm mine";
     home.ok(&[
         "run",

@@ -3,7 +3,7 @@
 use super::{git_output, succeeded, workspace};
 use crate::changes::repository;
 use crate::mcp::Session;
-use adjutant::view::Dispatch;
+use adjutant_api::view::Dispatch;
 use adjutant_core::Isolation;
 use serde_json::{Value, json};
 use std::fs;

@@ -152,7 +152,8 @@ fn hostile_submodule_runs_nothing() {
     git_output(&home.work(), &["fsck", "--connectivity-only"]);
 }
 
-/// git blocks on a FIFO in place of a configuration file. The snapshot still contains the other files.
+/// git blocks on a FIFO in place of a configuration file. The snapshot still contains the other
+/// files.
 #[test]
 fn fifo_in_a_nested_repository_blocks_no_snapshot() {
     let home = with_submodule();
@@ -181,7 +182,8 @@ fn fifo_in_a_nested_repository_blocks_no_snapshot() {
 fn nested_repository_is_found_in_a_large_index() {
     let home = repository();
     let work = home.work();
-    // Without `.gitmodules`: 9,000 entries with long names, all of one object, which is not on disk.
+    // Without `.gitmodules`: 9,000 entries with long names, all of one object, which is not on
+    // disk.
     let entries: String = (0..9_000)
         .map(|n| {
             format!(
@@ -244,8 +246,9 @@ fn missing_submodules_are_listed() {
     );
     let shown = home.ok(&["show", "reads"]);
     assert!(
-        shown
-            .contains("empty: sub; have the setup command fetch them: git submodule update --init"),
+        shown.contains(
+            "empty: sub (have the setup command fetch them: git submodule update --init)"
+        ),
         "{shown}"
     );
     let setup = format!("setup = [\"sh\", \"-c\", \"{UPDATE}\"]\n");

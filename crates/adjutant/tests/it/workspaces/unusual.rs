@@ -73,7 +73,8 @@ fn shallow_repository_makes_a_shallow_workspace() {
     let shallow = cloned(&home, "shallow", &["--depth", "1"]);
     let base = git_output(&shallow, &["rev-parse", "HEAD"]);
     name_user(&shallow);
-    // git visits commits in the order of their dates, so both orders must reach the end of the history.
+    // git visits commits in the order of their dates, so both orders must reach the end of the
+    // history.
     for (name, date) in [
         ("same", "$(git log -1 --format=%cI)"),
         ("later", "2030-01-01T00:00:00Z"),
@@ -533,7 +534,8 @@ fn names_that_differ_in_case_are_two_files() {
         "{view}"
     );
     assert!(home.log("cases").contains("upper\nlower"));
-    // A repository that is configured to ignore case cannot distinguish them: the workspace is refused or complete.
+    // A repository that is configured to ignore case cannot distinguish them: the workspace is
+    // refused or complete.
     git(&work, &["config", "core.ignorecase", "true"]);
     let view = run_in(&home, &work, "folded", "cat Case.txt case.txt");
     assert_eq!(
@@ -637,7 +639,8 @@ fn full_disk_leaves_no_part_of_a_workspace() {
     );
 }
 
-/// git 2.30 lacks `merge-tree --write-tree` and options that a workspace needs. A test double refuses both.
+/// git 2.30 lacks `merge-tree --write-tree` and options that a workspace needs. A test double
+/// refuses both.
 #[test]
 fn outdated_git_is_reported() {
     let home = repository();

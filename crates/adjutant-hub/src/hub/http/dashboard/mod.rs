@@ -1,13 +1,18 @@
-//! The dashboard: static files, which contain no data and need no token, and the sign-in of a browser.
+//! The dashboard: static files, which contain no data and need no token, and the sign-in of a
+//! browser.
 //!
-//! `adj ui` opens the page with a code in the fragment of its URL, which browsers do not send. The page exchanges the code once for
-//! a token that expires. So a URL in a history, a process list or a terminal is useless later.
+//! `adj ui` opens the page with a code in the fragment of its URL, which browsers do not send. The
+//! page exchanges the code once for a token that expires. So a URL in a history, a process list or
+//! a terminal is useless later.
 //!
-//! Everything that a page can keep over a reload is on disk in the browser's profile. So the page keeps its token in memory only, and a
-//! second secret for a reload. Both count only from the browser's process, if it can be seen.
+//! Everything that a page can keep over a reload is on disk in the browser's profile. So the page
+//! keeps its token in memory only, and a second secret for a reload. Both count only from the
+//! browser's process, if it can be seen.
 
 mod files;
 
+use super::admission::require_outside_runs;
+use super::asked::{Answer, Asked};
 use super::names::is_json;
 use super::problem;
 use crate::hub::Hub;
@@ -19,7 +24,7 @@ use axum::http::header::{
     REFERRER_POLICY, RETRY_AFTER,
 };
 use axum::http::request::Parts;
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -33,12 +38,6 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-/// The path at which a browser signs in.
-pub(super) const SIGN_IN: &str = "/sign-in";
-/// The path at which a page that is signed in gets a code for another tab.
-pub(super) const SIGN_IN_TAB: &str = "/sign-in/tab";
-/// The path at which a page says that it is being left.
-pub(super) const SIGN_OUT: &str = "/sign-out";
 /// How long a code is valid, and one for another tab.
 const CODE_VALID: Duration = Duration::from_secs(10 * 60);
 const TAB_CODE_VALID: Duration = Duration::from_secs(30);
@@ -47,7 +46,8 @@ const CODES_MAX: usize = 16;
 
 const POLICY: &str = "default-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'; object-src 'none'";
 
-/// Maximum number of concurrent sign-ins, maximum size of a body in bytes, and the timeout for reading it.
+/// Maximum number of concurrent sign-ins, maximum size of a body in bytes, and the timeout for
+/// reading it.
 const READING_MAX: usize = 16;
 const SIGN_IN_BYTES_MAX: usize = 1024;
 const SIGN_IN_TIME_MAX: Duration = Duration::from_secs(5);
@@ -70,7 +70,8 @@ impl Default for SignIns {
 }
 
 impl SignIns {
-    /// Permits one sign-in with the code of this hash. Returns the number of seconds for which the code is valid.
+    /// Permits one sign-in with the code of this hash. Returns the number of seconds for which the
+    /// code is valid.
     pub(in crate::hub) fn permit(&self, sha256: &str) -> u64 {
         self.permit_for(sha256, CODE_VALID);
         CODE_VALID.as_secs()
@@ -105,12 +106,21 @@ impl SignIns {
     }
 }
 
-/// Answers a request for a file of the dashboard. `None`: there is no such file.
-pub(super) fn answer(head: &Parts) -> Option<Response> {
-    let file = find(head.uri.path())?;
-    if head.method != Method::GET && head.method != Method::HEAD {
-        return None;
-    }
+/// Returns whether a path is that of a file of the dashboard.
+pub(super) fn has_file(path: &str) -> bool {
+    find(path).is_some()
+}
+
+/// Answers a request for OAuth metadata, which there is none of.
+pub(super) fn no_metadata(head: &Parts) -> Response {
+    problem::not_found(head.uri.path())
+}
+
+/// Answers a request for a file of the dashboard.
+pub(super) fn file(head: &Parts) -> Response {
+    let Some(file) = find(head.uri.path()) else {
+        return problem::not_found(head.uri.path());
+    };
     let etag = format!("\"{}\"", URL_SAFE_NO_PAD.encode(Sha256::digest(file.text)));
     let is_known = head
         .headers
@@ -140,13 +150,13 @@ pub(super) fn answer(head: &Parts) -> Option<Response> {
         ETAG,
         HeaderValue::from_str(&etag).expect("a hash is a header"),
     );
-    Some(response)
+    response
 }
 
 /// How a page signs in.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum SignIn {
+enum SignIn {
     /// With the code of `adj ui`, or of another tab.
     Code(String),
     /// As the page that it was before it was reloaded.
@@ -154,11 +164,7 @@ pub(super) enum SignIn {
 }
 
 /// Reads how a page signs in, and checks whether that is possible.
-pub(super) async fn read_sign_in(
-    hub: &Hub,
-    head: &Parts,
-    body: Body,
-) -> Result<SignIn, Box<Response>> {
+async fn read_sign_in(hub: &Hub, head: &Parts, body: Body) -> Result<SignIn, Box<Response>> {
     let refused = |status, message: &str, hint: &str| {
         Box::new(problem::refusal(status, codes::INVALID, message, hint))
     };
@@ -228,41 +234,63 @@ fn unknown_code() -> Response {
     )
 }
 
-/// Signs a page of this program in.
-pub(super) async fn sign_in(hub: &Hub, sign_in: SignIn, program: Option<String>) -> Response {
-    let signed_in = match sign_in {
-        SignIn::Code(code) if !hub.sign_ins.take(&code) => return unknown_code(),
-        SignIn::Code(_) => hub.ops.sign_page_in(program).await.map(Some),
-        SignIn::Resume(code) => hub.ops.resume_page(&code, program).await,
-    };
-    match signed_in {
-        Ok(Some(SignedIn { token, resume, view })) => {
-            axum::Json(json!({"token": token, "resume": resume, "name": view.name, "expires_at": view.expires_at})).into_response()
+/// Signs a browser in. A caller without a valid code costs little: a short body, and no lookup of
+/// its process.
+pub(super) fn sign_in(asked: Asked) -> Answer {
+    Box::pin(async move {
+        let Asked {
+            http,
+            caller,
+            head,
+            body,
+        } = asked;
+        let sign_in = match read_sign_in(&http.hub, &head, body).await {
+            Ok(sign_in) => sign_in,
+            Err(refusal) => return *refusal,
+        };
+        if let Err(refusal) = require_outside_runs(&http, &caller, true).await {
+            return *refusal;
         }
-        Ok(None) => unknown_page(),
-        Err(error) => problem::of(&error.view()),
-    }
+        let program = caller.known_peer().and_then(|peer| peer.program.clone());
+        let hub = &http.hub;
+        let signed_in = match sign_in {
+            SignIn::Code(code) if !hub.sign_ins.take(&code) => return unknown_code(),
+            SignIn::Code(_) => hub.ops.sign_page_in(program).await.map(Some),
+            SignIn::Resume(code) => hub.ops.resume_page(&code, program).await,
+        };
+        match signed_in {
+            Ok(Some(SignedIn {
+                token,
+                resume,
+                view,
+            })) => axum::Json(json!({
+                "token": token,
+                "resume": resume,
+                "name": view.name,
+                "expires_at": view.expires_at,
+            }))
+            .into_response(),
+            Ok(None) => unknown_page(),
+            Err(error) => problem::of(&error.view()),
+        }
+    })
 }
 
-/// Answers a page that is signed in: a code for another tab, or the end of its sign-in. `None`: this is another path.
-pub(super) async fn answer_page(hub: &Hub, access: &TokenAccess, head: &Parts) -> Option<Response> {
-    let path = head.uri.path();
-    if !access.is_browser || ![SIGN_IN_TAB, SIGN_OUT].contains(&path) {
-        return None;
-    }
-    if head.method != Method::POST {
-        return Some(problem::method_not_allowed(
-            "POST",
-            "calls are made with POST",
-        ));
-    }
-    if path == SIGN_IN_TAB {
-        let code = fresh_token();
-        hub.sign_ins.permit_for(&token_hash(&code), TAB_CODE_VALID);
-        return Some(axum::Json(json!({"code": code})).into_response());
-    }
-    Some(match hub.ops.leave_page(access.id).await {
-        Ok(()) => StatusCode::NO_CONTENT.into_response(),
-        Err(error) => problem::of(&error.view()),
+/// Gives a page that has signed in a code for another tab.
+pub(super) fn permit_tab(asked: Asked, _: TokenAccess) -> Answer {
+    let code = fresh_token();
+    let sign_ins = &asked.http.hub.sign_ins;
+    sign_ins.permit_for(&token_hash(&code), TAB_CODE_VALID);
+    let response = axum::Json(json!({"code": code})).into_response();
+    Box::pin(std::future::ready(response))
+}
+
+/// Ends the sign-in of a page, which is being left.
+pub(super) fn sign_out(asked: Asked, access: TokenAccess) -> Answer {
+    Box::pin(async move {
+        match asked.http.hub.ops.leave_page(access.id).await {
+            Ok(()) => StatusCode::NO_CONTENT.into_response(),
+            Err(error) => problem::of(&error.view()),
+        }
     })
 }

@@ -7,11 +7,12 @@ use crate::ops::chats::turns::window::FLAG;
 use crate::ops::chats::work_context::WorkContext;
 use crate::ops::{OpError, Ops};
 use crate::store::{
-    NewEntry, Run, StoreError, Turn, TurnState, Tx, run_by_id, turn_by_id, turns_running,
+    Chat, ChatEntry, NewEntry, Run, StoreError, Turn, TurnState, Tx, run_by_id, turn_by_id,
+    turns_running,
 };
 use adjutant_core::chat::{EntryKind, MESSAGE_BYTES_MAX, Participant, is_decision};
 use adjutant_core::run::Retention;
-use adjutant_core::{Outcome, Principal, RunEvent, RunState, StopReason};
+use adjutant_core::{Outcome, Principal, RunEvent, RunState, StopReason, shorten};
 
 /// Maximum number of characters quoted from a failed run's output.
 const FAILURE_CHARS_MAX: usize = 2_000;
@@ -92,15 +93,12 @@ impl Ops {
             "(The beginning of this answer is cut; see adj logs {}.)\n",
             run.name
         );
-        let from = text.len().saturating_sub(MESSAGE_BYTES_MAX - note.len());
-        let from = (from..=text.len())
-            .find(|at| text.is_char_boundary(*at))
-            .unwrap_or(text.len());
-        Ok(format!("{note}{}", &text[from..]))
+        let end = shorten::tail(&text, MESSAGE_BYTES_MAX - note.len());
+        Ok(format!("{note}{end}"))
     }
 
-    /// Handles a turn's error: a permanent one ends the turn, others are retried later. Returns the first error to
-    /// retry.
+    /// Handles a turn's error: a permanent one ends the turn, others are retried later. Returns the
+    /// first error to retry.
     pub(super) async fn set_aside(
         &self,
         before: Option<OpError>,
@@ -165,39 +163,11 @@ pub(super) fn post(
     }
     let (kind, text, state) = match result {
         TurnResult::Answer(text) if turn.is_summary => {
-            let flags: Vec<&str> = text
-                .lines()
-                .filter_map(|line| line.trim().strip_prefix(FLAG))
-                .take(FLAGS_MAX)
-                .collect();
+            let (flags, text) = split_flags(&text);
             for flag in flags {
-                let flag = flag.trim().to_owned();
-                let flagged = NewEntry {
-                    reply_to: None,
-                    ..new_entry(&turn, EntryKind::Flag, flag)
-                };
-                let entry = tx.add_entry(chat.id, &flagged)?;
-                tx.mention(
-                    chat.id,
-                    &Participant::Principal(Principal::Person),
-                    "person",
-                    entry.seq,
-                )?;
+                add_flag(tx, &turn, flag)?;
             }
-            let text = text
-                .lines()
-                .filter(|line| !line.trim().starts_with(FLAG))
-                .collect::<Vec<_>>()
-                .join("\n");
-            (
-                EntryKind::Summary,
-                if text.trim().is_empty() {
-                    "(only flags)".to_owned()
-                } else {
-                    text
-                },
-                TurnState::Answered,
-            )
+            (EntryKind::Summary, text, TurnState::Answered)
         }
         TurnResult::Answer(text) => (EntryKind::Answer, text, TurnState::Answered),
         TurnResult::Failure(why) => {
@@ -215,30 +185,75 @@ pub(super) fn post(
     };
     let entry = new_entry(&turn, kind, text);
     let entry = if kind == EntryKind::Answer {
-        // Names in the answer are resolved with the access of its run.
-        let by = turn
-            .run
-            .map_or_else(|| chat.scope.owner.clone(), Principal::Run);
-        let caller = ChatCaller::of(tx.connection(), &by)?;
-        let publication = Publication {
-            config,
-            caller: &caller,
-            by: &by,
-            chat: &chat,
-            entry,
-            to: Vec::new(),
-            said_by_agent: Some(turn.agent.clone()),
-            responder: None,
-            work_context: WorkContext {
-                cwd: turn.cwd.clone(),
-                env: turn.env.clone(),
-            },
-        };
-        publish(tx, publication)?.entry
+        publish_answer(tx, config, &chat, &turn, entry)?
     } else {
         tx.add_entry(chat.id, &entry)?
     };
     tx.end_turn(&turn, state, Some(entry.seq)).map(|_| ())
+}
+
+/// Adds a statement of a summary that a person should see.
+fn add_flag(tx: &mut Tx<'_>, turn: &Turn, flag: String) -> Result<(), StoreError> {
+    let flagged = NewEntry {
+        reply_to: None,
+        ..new_entry(turn, EntryKind::Flag, flag)
+    };
+    let entry = tx.add_entry(turn.chat, &flagged)?;
+    tx.mention(
+        turn.chat,
+        &Participant::Principal(Principal::Person),
+        "person",
+        entry.seq,
+    )
+}
+
+/// Splits a summary into the lines that are flags and the rest.
+fn split_flags(summary: &str) -> (Vec<String>, String) {
+    let flags = summary
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix(FLAG))
+        .take(FLAGS_MAX)
+        .map(|flag| flag.trim().to_owned())
+        .collect();
+    let text = summary
+        .lines()
+        .filter(|line| !line.trim().starts_with(FLAG))
+        .collect::<Vec<_>>()
+        .join("\n");
+    if text.trim().is_empty() {
+        (flags, "(only flags)".to_owned())
+    } else {
+        (flags, text)
+    }
+}
+
+/// Publishes an answer. Names in it are resolved with the access of its run.
+fn publish_answer(
+    tx: &mut Tx<'_>,
+    config: &Config,
+    chat: &Chat,
+    turn: &Turn,
+    entry: NewEntry,
+) -> Result<ChatEntry, StoreError> {
+    let by = turn
+        .run
+        .map_or_else(|| chat.scope.owner.clone(), Principal::Run);
+    let caller = ChatCaller::of(tx.connection(), &by)?;
+    let publication = Publication {
+        config,
+        caller: &caller,
+        by: &by,
+        chat,
+        entry,
+        to: Vec::new(),
+        said_by_agent: Some(turn.agent.clone()),
+        responder: None,
+        work_context: WorkContext {
+            cwd: turn.cwd.clone(),
+            env: turn.env.clone(),
+        },
+    };
+    Ok(publish(tx, publication)?.entry)
 }
 
 /// Creates an entry by a turn's agent.
@@ -256,8 +271,8 @@ fn new_entry(turn: &Turn, kind: EntryKind, text: String) -> NewEntry {
     }
 }
 
-/// Returns whether an answering run has ended: it has finished, or stopped for a reason that neither an answer nor time
-/// resolves.
+/// Returns whether an answering run has ended: it has finished, or stopped for a reason that
+/// neither an answer nor time resolves.
 fn has_ended(run: &Run) -> bool {
     match run.state {
         RunState::Finished(_) => true,
@@ -286,12 +301,29 @@ fn failure(run: &Run, state: RunState, output: &str) -> String {
         "\nIts log: adj logs {name}, or get_subagent_logs run_id={name}",
         name = run.name
     ));
-    let last: Vec<char> = output.chars().rev().take(FAILURE_CHARS_MAX).collect();
+    let last = shorten::tail_chars(output, FAILURE_CHARS_MAX);
     if !last.is_empty() {
-        text.push_str(&format!(
-            "\nIts last words: {}",
-            last.into_iter().rev().collect::<String>()
-        ));
+        text.push_str(&format!("\nIts last words: {last}"));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_a_summary_are_separate_from_its_text() {
+        let (flags, text) = split_flags(&format!("Done.\n  {FLAG} no tests \nNext: merge."));
+        assert_eq!(flags, ["no tests"]);
+        assert_eq!(text, "Done.\nNext: merge.");
+    }
+
+    #[test]
+    fn summary_of_flags_only_says_so_and_has_a_limit() {
+        let all = format!("{FLAG} again\n").repeat(FLAGS_MAX + 1);
+        let (flags, text) = split_flags(&all);
+        assert_eq!((flags.len(), text.as_str()), (FLAGS_MAX, "(only flags)"));
+        assert_eq!(split_flags(""), (Vec::new(), "(only flags)".to_owned()));
+    }
 }

@@ -12,9 +12,11 @@ use crate::store::{
     run_input, tree_size, turns_to_answer, working_in,
 };
 use adjutant_core::pool::AfterFailed;
+use adjutant_core::run::Retention;
 use adjutant_core::tree::{Rank, TreeLimits, has_room};
-use adjutant_core::{AgentSpec, Budget, Outcome, RunId, RunState, StopReason};
+use adjutant_core::{AgentName, AgentSpec, Budget, Outcome, RunId, RunState, StopReason};
 use std::path::Path;
+use std::sync::Arc;
 
 impl Ops {
     /// Starts the next turns. Returns whether a turn was started or ended.
@@ -22,118 +24,9 @@ impl Ops {
         let next = self.store.read(next_turns)?;
         let (mut begun, mut failed) = (false, None);
         for turn in next {
-            let config = self.config_or_builtin();
-            let spec = match config.agents.get(&turn.agent) {
-                None => Err(format!("no agent \"{}\"", turn.agent)),
-                Some(entry) => match programs::program(entry, turn.env.path()) {
-                    Ok(_) => Ok(entry.spec.clone()),
-                    // The hub's own PATH is searched too when the run starts.
-                    Err(OpError::ProgramNotFound { .. }) if turn.env.variables().is_empty() => {
-                        Ok(entry.spec.clone())
-                    }
-                    Err(error) => Err(error.to_string()),
-                },
-            };
-            let spec = match spec {
-                Ok(_) if !Path::new(&turn.cwd).is_dir() => {
-                    Err(format!("{} is not a directory", turn.cwd))
-                }
-                spec => spec,
-            };
-            let (id, name_seed) = (
-                RunId::new(clock::now(), crate::ops::random()),
-                crate::ops::random(),
-            );
-            let retention = self.retention();
             let turn_id = turn.id;
-            let begin = self
-                .store
-                .write(move |tx| {
-                    let chat = tx.chat(turn.chat)?;
-                    let decide_start = match spec {
-                        Ok(agent) => decide_start(tx, &config, &turn, agent, id)?,
-                        Err(why) => StartDecision::Refuse(why),
-                    };
-                    let (agent, under) = match decide_start {
-                        StartDecision::Start(agent, under) => (*agent, under),
-                        // Retried when a run ends.
-                        StartDecision::Later => return Ok(false),
-                        StartDecision::Refuse(why) => {
-                            return post(
-                                tx,
-                                &config,
-                                &turn,
-                                None,
-                                TurnResult::Failure(why),
-                                retention,
-                            )
-                            .map(|()| true);
-                        }
-                    };
-                    let TurnPrompt {
-                        prompt,
-                        wants_summary,
-                    } = turn_prompt(tx.connection(), &chat, &turn)?;
-                    if !tx.begin_turn(turn.id, id)? {
-                        return Ok(true);
-                    }
-                    if wants_summary && config.chats.summarise_left_out {
-                        want_summary(tx, &config, &turn)?;
-                    }
-                    let owner = chat.scope.owner.clone();
-                    let pool = config.pool_of(&agent.name);
-                    let budget = config.budget_of(&agent.name, &pool);
-                    let fence_workspace = fence_workspace(
-                        agent.fence,
-                        Path::new(&turn.cwd),
-                        asking_fence(tx, &turn)?.as_ref(),
-                    );
-                    let unmetered = unmetered(&config, &agent);
-                    let input = RunInput {
-                        prompt,
-                        agent,
-                        env: turn.env.clone(),
-                        accept: Vec::new(),
-                        criteria: None,
-                        variables: None,
-                    };
-                    let task = task(tx, &chat, &turn)?;
-                    let new = NewRun {
-                        id,
-                        name: None,
-                        name_seed,
-                        cwd: turn.cwd.clone(),
-                        workspace: None,
-                        fence_workspace,
-                        owner: owner.clone(),
-                        retry_of: None,
-                        under,
-                        rank: Rank::default(),
-                        pool,
-                        after: Vec::new(),
-                        after_failed: AfterFailed::default(),
-                        agent_why: None,
-                        estimate_ms: None,
-                        budget: if under.is_none() {
-                            budget
-                        } else {
-                            Budget::default()
-                        },
-                        unmetered,
-                        task,
-                        by: owner,
-                        input,
-                    };
-                    tx.dispatch(&new)?;
-                    // The chat gets the answer or the failure, so the owner needs no notice.
-                    tx.notify_elsewhere(id)?;
-                    if under.is_none() {
-                        tx.place_in_root(id, chat.scope.root)?;
-                    }
-                    Ok(true)
-                })
-                .await;
-            match begin {
+            let start = TurnStart::new(self.config_or_builtin(), turn, self.retention());
+            match self.store.write(move |tx| start.begin(tx)).await {
                 Ok(is_settled) => begun |= is_settled,
                 Err(error) => failed = self.set_aside(failed, turn_id, error.into()).await,
             }
@@ -142,18 +35,190 @@ impl Ops {
     }
 }
 
+/// A turn that is to start, checked outside the transaction.
+struct TurnStart {
+    config: Arc<Config>,
+    turn: Turn,
+    /// The agent, or why it cannot answer.
+    agent: Result<AgentSpec, CannotAnswer>,
+    /// That of the run that answers.
+    id: RunId,
+    name_seed: [u8; 4],
+    retention: Retention,
+}
+
+/// Why an agent cannot answer.
+#[derive(Debug, thiserror::Error)]
+enum CannotAnswer {
+    #[error("no agent \"{0}\"")]
+    NoAgent(AgentName),
+    #[error("{0} is not a directory")]
+    NoDirectory(String),
+    #[error(transparent)]
+    Program(OpError),
+}
+
+/// Returns the agent of a turn.
+fn answering_agent(config: &Config, turn: &Turn) -> Result<AgentSpec, CannotAnswer> {
+    let entry = config
+        .agents
+        .get(&turn.agent)
+        .ok_or_else(|| CannotAnswer::NoAgent(turn.agent.clone()))?;
+    match programs::program(entry, turn.env.path()) {
+        Ok(_) => {}
+        // The hub's own PATH is searched too when the run starts.
+        Err(OpError::ProgramNotFound { .. }) if turn.env.variables().is_empty() => {}
+        Err(error) => return Err(CannotAnswer::Program(error)),
+    }
+    if !Path::new(&turn.cwd).is_dir() {
+        return Err(CannotAnswer::NoDirectory(turn.cwd.clone()));
+    }
+    Ok(entry.spec.clone())
+}
+
+impl TurnStart {
+    fn new(config: Arc<Config>, turn: Turn, retention: Retention) -> Self {
+        Self {
+            agent: answering_agent(&config, &turn),
+            id: RunId::new(clock::now(), crate::ops::random()),
+            name_seed: crate::ops::random(),
+            config,
+            turn,
+            retention,
+        }
+    }
+
+    /// Starts the run that answers, or posts why it cannot. Returns whether the turn was started or
+    /// ended.
+    fn begin(self, tx: &mut Tx<'_>) -> Result<bool, StoreError> {
+        let Self {
+            config,
+            turn,
+            agent,
+            id,
+            name_seed,
+            retention,
+        } = self;
+        let chat = tx.chat(turn.chat)?;
+        let decision = match agent {
+            Ok(agent) => decide_start(tx, &config, &turn, agent, id)?,
+            Err(why) => StartDecision::Refuse(why.to_string()),
+        };
+        let (agent, under) = match decision {
+            StartDecision::Start(agent, under) => (*agent, under),
+            // Retried when a run ends.
+            StartDecision::Later => return Ok(false),
+            StartDecision::Refuse(why) => {
+                let result = TurnResult::Failure(why);
+                post(tx, &config, &turn, None, result, retention)?;
+                return Ok(true);
+            }
+        };
+        let TurnPrompt {
+            prompt,
+            wants_summary,
+        } = turn_prompt(tx.connection(), &chat, &turn)?;
+        if !tx.begin_turn(turn.id, id)? {
+            return Ok(true);
+        }
+        if wants_summary && config.chats.summarise_left_out {
+            want_summary(tx, &config, &turn)?;
+        }
+        let answering = AnsweringRun {
+            id,
+            name_seed,
+            prompt,
+            agent,
+            under,
+        };
+        let new = answering.describe(tx, &config, &chat, &turn)?;
+        tx.dispatch(&new)?;
+        // The chat gets the answer or the failure, so the owner needs no notice.
+        tx.notify_elsewhere(id)?;
+        if under.is_none() {
+            tx.place_in_root(id, chat.scope.root)?;
+        }
+        Ok(true)
+    }
+}
+
+/// The run that answers.
+struct AnsweringRun {
+    id: RunId,
+    name_seed: [u8; 4],
+    prompt: String,
+    agent: AgentSpec,
+    under: Option<(RunId, TreeLimits)>,
+}
+
+impl AnsweringRun {
+    fn describe(
+        self,
+        tx: &Tx<'_>,
+        config: &Config,
+        chat: &Chat,
+        turn: &Turn,
+    ) -> Result<NewRun, StoreError> {
+        let Self {
+            id,
+            name_seed,
+            prompt,
+            agent,
+            under,
+        } = self;
+        let owner = chat.scope.owner.clone();
+        let pool = config.pool_of(&agent.name);
+        // A run below another one uses the budget of its tree.
+        let budget = if under.is_none() {
+            config.budget_of(&agent.name, &pool)
+        } else {
+            Budget::default()
+        };
+        let fence = asking_fence(tx, turn)?;
+        Ok(NewRun {
+            id,
+            name: None,
+            name_seed,
+            cwd: turn.cwd.clone(),
+            workspace: None,
+            fence_workspace: fence_workspace(agent.fence, Path::new(&turn.cwd), fence.as_ref()),
+            owner: owner.clone(),
+            retry_of: None,
+            under,
+            rank: Rank::default(),
+            pool,
+            after: Vec::new(),
+            after_failed: AfterFailed::default(),
+            agent_why: None,
+            estimate_ms: None,
+            budget,
+            unmetered: unmetered(config, &agent),
+            task: task(tx, chat, turn)?,
+            by: owner,
+            input: RunInput {
+                prompt,
+                agent,
+                env: turn.env.clone(),
+                accept: Vec::new(),
+                criteria: None,
+                variables: None,
+            },
+        })
+    }
+}
+
 /// Whether a turn can start now.
 enum StartDecision {
-    /// The agent with its effective permissions; and the parent run that it counts under, with the limits of that
-    /// tree.
+    /// The agent with its effective permissions; and the parent run that it counts under, with the
+    /// limits of that tree.
     Start(Box<AgentSpec>, Option<(RunId, TreeLimits)>),
     /// Another run is working in its directory.
     Later,
     Refuse(String),
 }
 
-/// Decides whether a turn can start now. A turn requested by a run counts as its delegation: within the limits of its
-/// tree, with no more permissions than its own, and behind its fence.
+/// Decides whether a turn can start now. A turn requested by a run counts as its delegation: within
+/// the limits of its tree, with no more permissions than its own, and behind its fence.
 fn decide_start(
     tx: &Tx<'_>,
     config: &Config,

@@ -104,8 +104,8 @@ struct Window {
     unsummarised: bool,
 }
 
-/// Selects the entries of a chat and its parent chats that fit: pinned entries, then the newest. If entries are
-/// omitted, the newest summary comes first.
+/// Selects the entries of a chat and its parent chats that fit: pinned entries, then the newest. If
+/// entries are omitted, the newest summary comes first.
 fn window(connection: &Connection, chat: &Chat, without: i64) -> Result<Window, StoreError> {
     // In the order of the conversation: the parent of a branch comes first.
     let mut line: Vec<(Chat, i64)> = vec![(chat.clone(), i64::MAX)];
@@ -134,74 +134,115 @@ fn fill_window(
     summary: Option<ChatEntry>,
 ) -> Result<Window, StoreError> {
     let chat = &line[0].0;
-    let mut fill = Fill::new(chat.window);
-    let budget = chat.window;
-    let mut taken: Vec<ChatEntry> = Vec::new();
-    let is_wanted = |entry: &ChatEntry| {
-        entry.kind.is_conversation() && !(entry.chat == chat.id && entry.seq == without)
+    let mut filling = Filling {
+        connection,
+        line,
+        without,
+        fill: Fill::new(chat.window),
+        taken: Vec::new(),
+        whole_from: i64::MAX,
     };
     if let Some(summary) = &summary {
-        fill.reserve(budget.cost(&summary.text));
+        filling.fill.reserve(chat.window.cost(&summary.text));
     }
-    for (chat, before) in line {
-        for entry in pinned_entries(connection, chat.id, PINNED_MAX)?
-            .into_iter()
-            .filter(|entry| entry.seq < *before && is_wanted(entry))
-        {
-            if fill.pinned(budget.cost(&entry.text)) {
-                taken.push(entry);
-            }
-        }
-    }
-    let mut full = false;
-    // In the chat itself, all entries from this number on are in the window.
-    let mut whole_from = i64::MAX;
-    for (of, end) in line {
-        let mut before = *end;
-        while !full {
-            let step = entries_before(connection, of.id, before, FILL_STEP)?;
-            let Some(last) = step.last() else { break };
-            before = last.seq;
-            for entry in step.into_iter().filter(is_wanted) {
-                if !taken.iter().any(|known| known.id == entry.id) {
-                    if !fill.next(budget.cost(&entry.text)) {
-                        full = true;
-                        break;
-                    }
-                    if entry.chat == chat.id {
-                        whole_from = entry.seq;
-                    }
-                    taken.push(entry);
-                }
-            }
-        }
-    }
-    let is_counted = entry_by_seq(connection, chat.id, without)?
-        .is_some_and(|entry| entry.kind.is_conversation());
-    let all: i64 = chat.said - i64::from(is_counted)
-        + line.iter().map(|(chat, _)| chat.branch_said).sum::<i64>();
-    let left_out = u64::try_from(all)
-        .unwrap_or(0)
-        .saturating_sub(taken.len() as u64);
-    taken.sort_by_key(|entry| {
-        (
-            std::cmp::Reverse(line.iter().position(|(chat, _)| chat.id == entry.chat)),
-            entry.seq,
-        )
-    });
+    filling.take_pinned()?;
+    filling.take_newest()?;
+    let left_out = filling.left_out()?;
     // The summary of the chat itself; a parent's summary covers only the parent.
     let of_chat = summary.as_ref().filter(|summary| summary.chat == chat.id);
     let summarised_to = of_chat.map(|summary| summary.seq);
     let unsummarised = left_out > 0
-        && summarised_to.is_none_or(|seq| whole_from.saturating_sub(seq) > SUMMARY_LAG);
+        && summarised_to.is_none_or(|seq| filling.whole_from.saturating_sub(seq) > SUMMARY_LAG);
     let history = History {
         title: chat.title.clone(),
         left_out,
         summary: summary.map(|entry| (shown_name(&entry.author, &entry.name, None), entry.text)),
-        entries: taken.iter().map(window_entry).collect(),
+        entries: filling.in_order().iter().map(window_entry).collect(),
     };
     Ok(Window {
         history,
         unsummarised,
     })
+}
+
+/// A window that is being filled.
+struct Filling<'a> {
+    connection: &'a Connection,
+    /// The chat and those above it, each with the entry before which it counts.
+    line: &'a [(Chat, i64)],
+    /// The entry of the chat that is not part of the window: the one to answer.
+    without: i64,
+    fill: Fill,
+    taken: Vec<ChatEntry>,
+    /// In the chat itself, all entries from this number on are in the window.
+    whole_from: i64,
+}
+
+impl Filling<'_> {
+    fn chat(&self) -> &Chat {
+        &self.line[0].0
+    }
+
+    fn is_wanted(&self, entry: &ChatEntry) -> bool {
+        entry.kind.is_conversation() && !(entry.chat == self.chat().id && entry.seq == self.without)
+    }
+
+    fn take_pinned(&mut self) -> Result<(), StoreError> {
+        for (chat, before) in self.line {
+            for entry in pinned_entries(self.connection, chat.id, PINNED_MAX)? {
+                let is_in_line = entry.seq < *before && self.is_wanted(&entry);
+                if is_in_line && self.fill.pinned(self.chat().window.cost(&entry.text)) {
+                    self.taken.push(entry);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the newest entries until the window is full.
+    fn take_newest(&mut self) -> Result<(), StoreError> {
+        for (of, end) in self.line {
+            let mut before = *end;
+            loop {
+                let step = entries_before(self.connection, of.id, before, FILL_STEP)?;
+                let Some(last) = step.last() else { break };
+                before = last.seq;
+                for entry in step {
+                    let is_known = self.taken.iter().any(|known| known.id == entry.id);
+                    if is_known || !self.is_wanted(&entry) {
+                        continue;
+                    }
+                    if !self.fill.next(self.chat().window.cost(&entry.text)) {
+                        return Ok(());
+                    }
+                    if entry.chat == self.chat().id {
+                        self.whole_from = entry.seq;
+                    }
+                    self.taken.push(entry);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns how many messages are not in the window.
+    fn left_out(&self) -> Result<u64, StoreError> {
+        let is_counted = entry_by_seq(self.connection, self.chat().id, self.without)?
+            .is_some_and(|entry| entry.kind.is_conversation());
+        let above: i64 = self.line.iter().map(|(chat, _)| chat.branch_said).sum();
+        let all = self.chat().said - i64::from(is_counted) + above;
+        Ok(u64::try_from(all)
+            .unwrap_or(0)
+            .saturating_sub(self.taken.len() as u64))
+    }
+
+    /// Returns the entries, those of the oldest chat first.
+    fn in_order(mut self) -> Vec<ChatEntry> {
+        let line = self.line;
+        self.taken.sort_by_key(|entry| {
+            let place = line.iter().position(|(chat, _)| chat.id == entry.chat);
+            (std::cmp::Reverse(place), entry.seq)
+        });
+        self.taken
+    }
 }

@@ -1,15 +1,15 @@
 //! Chats as one of several agents sees them that share a connection.
 
 use crate::mcp::labels::{Label, LabelUnread};
-use crate::mcp::refusal::Refusal;
-use crate::mcp::session::Session;
+use crate::mcp::refusal::ToolRefusal;
+use crate::mcp::session::McpSession;
 use crate::view::{ChatEntryView, ChatPage, ChatView, ShowChat};
 
 /// Maximum number of unread entries that are counted.
 const COUNTED_MAX: u32 = 200;
 
 /// Returns the label of a call. Without `--compat`, the connection alone says who reads.
-pub(super) fn label_of(session: &Session, agent_name: Option<&str>) -> Option<Label> {
+pub(super) fn label_of(session: &McpSession, agent_name: Option<&str>) -> Option<Label> {
     if session.compat() {
         Label::parse(agent_name)
     } else {
@@ -19,20 +19,20 @@ pub(super) fn label_of(session: &Session, agent_name: Option<&str>) -> Option<La
 
 /// Marks a chat with what the label has not read.
 pub(super) async fn mark_unread(
-    session: &Session,
+    session: &McpSession,
     label: &Label,
     chat: &mut ChatView,
-) -> Result<(), Refusal> {
+) -> Result<(), ToolRefusal> {
     let unread = unread_of(session, label, chat).await?;
     (chat.unread, chat.mentioned) = (unread.entries, unread.is_mentioned);
     Ok(())
 }
 
 async fn unread_of(
-    session: &Session,
+    session: &McpSession,
     label: &Label,
     chat: &ChatView,
-) -> Result<LabelUnread, Refusal> {
+) -> Result<LabelUnread, ToolRefusal> {
     let read_to = session.labels().read_to(label, chat.chat_id);
     if chat.last_seq <= read_to {
         return Ok(LabelUnread::default());
@@ -43,10 +43,10 @@ async fn unread_of(
 
 /// Reads the entries after one without moving the client's cursor.
 async fn entries_after(
-    session: &Session,
+    session: &McpSession,
     chat_id: i64,
     after: i64,
-) -> Result<Vec<ChatEntryView>, Refusal> {
+) -> Result<Vec<ChatEntryView>, ToolRefusal> {
     let limit = Some(COUNTED_MAX);
     Ok(session
         .client()
@@ -63,10 +63,10 @@ async fn entries_after(
 
 /// Records that the label was shown a page, and marks its chat with what it has not read.
 pub(super) async fn note_page(
-    session: &Session,
+    session: &McpSession,
     label: &Label,
     page: &mut ChatPage,
-) -> Result<(), Refusal> {
+) -> Result<(), ToolRefusal> {
     let chat = page.chat.chat_id;
     let read_to = session.labels().read_to(label, chat);
     (page.unread_before, page.read_to) = (0, read_to);

@@ -1,12 +1,10 @@
 //! Listing and searching chats.
 
 use super::labels::{label_of, mark_unread};
-use super::render::chat_brief;
-use super::render::chat_line;
-use super::render::shown_text;
-use crate::mcp::caller::{Caller, wait_ms};
+use super::render::{chat_brief, chat_line, shown_text};
+use crate::mcp::caller::{McpCaller, wait_ms};
 use crate::mcp::reply::{ToolResult, reply};
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::show::Shown;
 use crate::mcp::text::{line, quoted};
 use crate::view::{
@@ -41,8 +39,8 @@ pub(in crate::mcp) struct ListChatsArgs {
 }
 
 pub(in crate::mcp) async fn list_chats(
-    session: &Session,
-    caller: &Caller,
+    session: &McpSession,
+    caller: &McpCaller,
     args: ListChatsArgs,
 ) -> ToolResult {
     if let Some(query) = args.query {
@@ -106,7 +104,7 @@ pub(in crate::mcp) async fn list_chats(
 }
 
 /// Shows the boards of a run, or all that the caller sees, merged.
-async fn board(session: &Session, run: String, limit: Option<u64>) -> ToolResult {
+async fn board(session: &McpSession, run: String, limit: Option<u64>) -> ToolResult {
     let limit = limit.map(|limit| u32::try_from(limit).unwrap_or(u32::MAX));
     let run = Some(run).filter(|run| !matches!(run.as_str(), "" | "all"));
     let board = session.client().call(&ReadBoard { run, limit }).await?;
@@ -159,7 +157,7 @@ fn teammate_line(run: &TeammateView) -> String {
     )
 }
 
-async fn search(session: &Session, query: String, limit: Option<u64>) -> ToolResult {
+async fn search(session: &McpSession, query: String, limit: Option<u64>) -> ToolResult {
     let limit = limit.map_or(CHATS_DEFAULT, |limit| {
         u32::try_from(limit).unwrap_or(u32::MAX).clamp(1, 100)
     });

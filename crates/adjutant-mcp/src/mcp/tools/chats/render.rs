@@ -1,8 +1,9 @@
 //! Chats and their entries as structured content and as text.
 
-use crate::mcp::text::{barred, cut, line, quoted};
+use crate::mcp::text::{barred, line, quoted};
 use crate::view::{ChatEntryView, ChatStatus, ChatView, MentionView, unread_text};
 use adjutant_core::chat::{ChatKind, EntryKind};
+use adjutant_core::shorten;
 use serde_json::{Value, json};
 
 /// Maximum number of characters of all entries in a result. A single entry is shown whole.
@@ -64,10 +65,10 @@ pub(in crate::mcp) fn chat_line(chat: &ChatView) -> String {
     out
 }
 
-/// Returns a message's text for both parts of a result, without terminal control characters and characters that
-/// change the reading order.
+/// Returns a message's text for both parts of a result, without terminal control characters and
+/// characters that change the reading order.
 pub(in crate::mcp) fn shown_text(text: &str, chars_max: usize) -> String {
-    cut(&crate::text::block(text), chars_max)
+    shorten::counted(&crate::text::block(text), chars_max).into_owned()
 }
 
 pub(in crate::mcp) fn entry_brief(entry: &ChatEntryView, chars_max: usize) -> Value {
@@ -174,7 +175,7 @@ pub(in crate::mcp) fn entry_text(entry: &ChatEntryView, chars_max: usize) -> Str
             line(&receipt.run_name, 100)
         ));
     }
-    let text = cut(&entry.text, chars_max);
+    let text = shorten::counted(&entry.text, chars_max);
     if text.lines().count() <= 1 {
         format!("{head}: {}\n", line(&text, usize::MAX))
     } else {

@@ -1,15 +1,11 @@
 //! Reading a chat.
 
 use super::labels::{label_of, note_page};
-use super::render::chat_brief;
-use super::render::chat_line;
-use super::render::entry_brief;
-use super::render::entry_text;
-use super::render::share;
-use crate::mcp::caller::{Caller, wait_ms};
+use super::render::{chat_brief, chat_line, entry_brief, entry_text, share};
+use crate::mcp::caller::{McpCaller, wait_ms};
 use crate::mcp::cursor::{Cursor, RESET};
 use crate::mcp::reply::{ToolResult, reply};
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::show::Shown;
 use crate::mcp::text::line;
 use crate::view::{ChatPage, ShowChat, unread_text};
@@ -36,8 +32,8 @@ pub(in crate::mcp) struct ShowChatArgs {
 }
 
 pub(in crate::mcp) async fn show_chat(
-    session: &Session,
-    caller: &Caller,
+    session: &McpSession,
+    caller: &McpCaller,
     args: ShowChatArgs,
 ) -> ToolResult {
     let wait = caller.bounded(args.wait_s, Duration::ZERO);

@@ -1,8 +1,8 @@
 //! Starting a chat.
 
-use crate::mcp::caller::Caller;
+use crate::mcp::caller::McpCaller;
 use crate::mcp::reply::{ToolResult, reply};
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::show::Shown;
 use crate::mcp::text::{line, quoted};
 use crate::view::StartChat;
@@ -27,8 +27,8 @@ pub(in crate::mcp) struct StartChatArgs {
 }
 
 pub(in crate::mcp) async fn start_chat(
-    session: &Session,
-    _caller: &Caller,
+    session: &McpSession,
+    _caller: &McpCaller,
     args: StartChatArgs,
 ) -> ToolResult {
     let start = StartChat {

@@ -1,13 +1,13 @@
 //! Listing the agents.
 
 use crate::config;
-use crate::mcp::caller::Caller;
+use crate::mcp::caller::McpCaller;
 use crate::mcp::reply::{ToolResult, reply};
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::show::Shown;
-use crate::mcp::text::{cut, line};
+use crate::mcp::text::line;
 use crate::view::{AgentView, ListAgents};
-use adjutant_core::Permissions;
+use adjutant_core::{Permissions, shorten};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -17,8 +17,8 @@ use serde_json::{Value, json};
 pub(in crate::mcp) struct ListCodingAgentsArgs {}
 
 pub(in crate::mcp) async fn list_agents(
-    session: &Session,
-    _caller: &Caller,
+    session: &McpSession,
+    _caller: &McpCaller,
     _args: ListCodingAgentsArgs,
 ) -> ToolResult {
     let list = session
@@ -73,7 +73,8 @@ pub(in crate::mcp) async fn list_agents(
 
 /// Returns an agent as structured content.
 fn agent_brief(agent: &AgentView) -> Value {
-    let mut brief = json!({"name": agent.name, "description": cut(&agent.description, 300)});
+    let mut brief =
+        json!({"name": agent.name, "description": shorten::counted(&agent.description, 300)});
     let fields = [
         ("usable", (!agent.found).then(|| json!(false))),
         (
@@ -81,7 +82,7 @@ fn agent_brief(agent: &AgentView) -> Value {
             agent
                 .problem
                 .as_deref()
-                .map(|problem| json!(cut(problem, 200))),
+                .map(|problem| json!(shorten::counted(problem, 200))),
         ),
         ("version", agent.version.as_deref().map(Value::from)),
         (
@@ -94,7 +95,7 @@ fn agent_brief(agent: &AgentView) -> Value {
                 .sign_in
                 .as_ref()
                 .filter(|sign_in| agent.found && !sign_in.found)
-                .map(|sign_in| json!(cut(&sign_in.how, 150))),
+                .map(|sign_in| json!(shorten::counted(&sign_in.how, 150))),
         ),
         ("tried", agent.documented_only.then(|| json!(false))),
     ];

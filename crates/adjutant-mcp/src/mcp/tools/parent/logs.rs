@@ -1,9 +1,9 @@
 //! Reading a run's log.
 
 use super::next_step::WAIT_AGAIN;
-use crate::mcp::caller::Caller;
+use crate::mcp::caller::McpCaller;
 use crate::mcp::reply::{ToolResult, reply};
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::show::Shown;
 use crate::mcp::text::{barred, line};
 use crate::view::{LogPage, ReadLogs};
@@ -25,8 +25,8 @@ pub(in crate::mcp) struct GetSubagentLogsArgs {
 }
 
 pub(in crate::mcp) async fn get_subagent_logs(
-    session: &Session,
-    _caller: &Caller,
+    session: &McpSession,
+    _caller: &McpCaller,
     args: GetSubagentLogsArgs,
 ) -> ToolResult {
     // In the original protocol a log is shown whole.

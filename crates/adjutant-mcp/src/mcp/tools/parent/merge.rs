@@ -2,10 +2,10 @@
 
 use super::next_step::WAIT_AGAIN;
 use crate::config;
-use crate::mcp::caller::Caller;
-use crate::mcp::refusal::Refusal;
+use crate::mcp::caller::McpCaller;
+use crate::mcp::refusal::ToolRefusal;
 use crate::mcp::reply::{ToolResult, reply};
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::show::{self, Shown};
 use crate::mcp::text::{barred_whole, line};
 use crate::view::{ConflictView, DiscardRun, MergeRun, MergeView, Word};
@@ -39,8 +39,8 @@ enum MergeAction {
 }
 
 pub(in crate::mcp) async fn merge_changes(
-    session: &Session,
-    _caller: &Caller,
+    session: &McpSession,
+    _caller: &McpCaller,
     args: MergeChangesArgs,
 ) -> ToolResult {
     let MergeChangesArgs {
@@ -68,7 +68,7 @@ pub(in crate::mcp) async fn merge_changes(
                 .await?;
             reply(merge_shown(&merged))
         }
-        MergeAction::Discard if agent.is_some() || mode.is_some() => Err(Refusal::invalid(
+        MergeAction::Discard if agent.is_some() || mode.is_some() => Err(ToolRefusal::invalid(
             "agent and mode belong to action=merge",
             "omit them, or pass action=merge",
         )),
@@ -106,6 +106,34 @@ fn merge_shown(merged: &MergeView) -> Shown {
         || "the checked-out commit".to_owned(),
         |branch| line(branch, 100),
     );
+    let shown = merge_data(merged).lines(notes(merged, &name));
+    let commit = merged.commit.as_deref().unwrap_or_default();
+    match merged.outcome.known() {
+        Some(MergeOutcome::Merged) => shown
+            .line(format!(
+                "{name} is merged into {into} as {commit}; files: {}: {}",
+                merged.files.len(),
+                listed(
+                    merged
+                        .files
+                        .iter()
+                        .take(FILES_MAX)
+                        .map(|file| line(file, 200))
+                )
+            ))
+            .next("merge_changes action=discard removes its workspace"),
+        Some(MergeOutcome::AlreadyMerged) => shown
+            .line(format!("{name} was merged into {into} before, as {commit}"))
+            .next(WAIT_AGAIN),
+        Some(MergeOutcome::Conflicts | MergeOutcome::Resolving) => {
+            add_conflicts(shown, merged, &name, &into)
+        }
+        _ => add_nothing_merged(shown, merged, &name, &into),
+    }
+}
+
+/// Returns a merge as structured content.
+fn merge_data(merged: &MergeView) -> Shown {
     let files: Vec<&String> = merged.files.iter().take(FILES_MAX).collect();
     let conflicts: Vec<_> = merged
         .conflicts
@@ -113,80 +141,96 @@ fn merge_shown(merged: &MergeView) -> Shown {
         .take(CONFLICTS_MAX)
         .map(|conflict| json!({"path": conflict.path, "kind": conflict.kind}))
         .collect();
-    let shown = Shown::new(json!({
+    Shown::new(json!({
         "run_id": merged.run_id,
         "name": merged.run_name,
         "outcome": merged.outcome,
         "commit": merged.commit,
         "files": files,
         "conflicts": conflicts,
-    }));
-    let shown = shown.lines(not_merged(merged)).lines(
-        merged
-            .incomplete
-            .as_ref()
-            .map(|why| format!("{name} {}: its work may be incomplete", line(why, 100))),
-    );
-    let copies = merged
-        .committed_copies
-        .iter()
-        .map(|file| line(file, 200))
-        .collect::<Vec<_>>()
-        .join(", ");
-    let shown = shown.lines(
-        (!copies.is_empty())
-            .then(|| format!("its commits are merged without files that were copied into its workspace and can be secrets: {copies}")),
-    );
-    let branches = merged
-        .other_branches
-        .iter()
-        .map(|git_ref| line(git_ref, 200))
-        .collect::<Vec<_>>()
-        .join(", ");
-    let shown = shown.lines(
-        (!branches.is_empty())
-            .then(|| format!("{name} also committed elsewhere, which is not merged: {branches}")),
-    );
-    let shown = shown.lines(merged.unsigned.then(|| {
+    }))
+}
+
+/// Returns what a merge lacks or did besides, whatever its outcome.
+fn notes(merged: &MergeView, name: &str) -> impl Iterator<Item = String> {
+    let incomplete = merged
+        .incomplete
+        .as_ref()
+        .map(|why| format!("{name} {}: its work may be incomplete", line(why, 100)));
+    let copies = listed(merged.committed_copies.iter().map(|file| line(file, 200)));
+    let copies = (!copies.is_empty()).then(|| {
+        format!("its commits are merged without files that were copied into its workspace and can be secrets: {copies}")
+    });
+    let branches = listed(merged.other_branches.iter().map(|of| line(of, 200)));
+    let branches = (!branches.is_empty())
+        .then(|| format!("{name} also committed elsewhere, which is not merged: {branches}"));
+    let unsigned = merged.unsigned.then(|| {
         "the new commits are not signed, although the user's git signs commits (commit.gpgsign)"
             .to_owned()
-    }));
-    let submodules = merged
-        .submodules
-        .iter()
-        .map(|one| format!("{} {}", line(&one.path, 200), line(&one.commit, 64)))
-        .collect::<Vec<_>>()
-        .join(", ");
-    let shown = shown.lines(
-        (!submodules.is_empty())
-            .then(|| format!("commits added to the user's submodules: {submodules}")),
+    });
+    let submodules = listed(
+        merged
+            .submodules
+            .iter()
+            .map(|one| format!("{} {}", line(&one.path, 200), line(&one.commit, 64))),
     );
-    let commit = merged.commit.as_deref().unwrap_or_default();
-    match merged.outcome.known() {
-        Some(MergeOutcome::Merged) => {
-            let listed = files.iter().map(|file| line(file, 200)).collect::<Vec<_>>().join(", ");
-            let shown = shown.line(format!("{name} is merged into {into} as {commit}; files: {}: {listed}", merged.files.len()));
-            shown.next("merge_changes action=discard removes its workspace")
+    let submodules = (!submodules.is_empty())
+        .then(|| format!("commits added to the user's submodules: {submodules}"));
+    [
+        not_merged(merged),
+        incomplete,
+        copies,
+        branches,
+        unsigned,
+        submodules,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+fn listed(words: impl Iterator<Item = String>) -> String {
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn add_conflicts(shown: Shown, merged: &MergeView, name: &str, into: &str) -> Shown {
+    let given = merged.with_changes.then(|| {
+        "the run started with uncommitted changes of the user, which a merge does not bring"
+            .to_owned()
+    });
+    let shown = shown
+        .line(format!("{name} conflicts with {into}; nothing was changed"))
+        .lines(given)
+        .lines(conflict_lines(merged))
+        .quotation(hunks(merged));
+    match &merged.resolving {
+        Some(run) => {
+            let resolver = line(&run.name, 60);
+            shown
+                .with("resolving", json!(run.name))
+                .line(format!("started to resolve them: {}", show::run_line(run)))
+                .next(format!(
+                    "when {resolver} has ended: merge_changes run_id={resolver} action=merge"
+                ))
         }
-        Some(MergeOutcome::AlreadyMerged) => shown.line(format!("{name} was merged into {into} before, as {commit}")).next(WAIT_AGAIN),
-        Some(MergeOutcome::Conflicts | MergeOutcome::Resolving) => {
-            let given = merged.with_changes.then(|| "the run started with uncommitted changes of the user, which a merge does not bring".to_owned());
-            let shown = shown.line(format!("{name} conflicts with {into}; nothing was changed")).lines(given);
-            let shown = shown.lines(conflict_lines(merged)).quotation(hunks(merged));
-            match &merged.resolving {
-                Some(run) => {
-                    let next = format!("when {} has ended: merge_changes run_id={} action=merge", line(&run.name, 60), line(&run.name, 60));
-                    shown.with("resolving", json!(run.name)).line(format!("started to resolve them: {}", show::run_line(run))).next(next)
-                }
-                None => shown.next(format!("merge_changes run_id={name} action=merge agent=… has an agent resolve them in a new run")),
-            }
-        }
-        _ => match merged.resolved_nothing_of.as_deref().map(|other| line(other, 60)) {
-            Some(other) => shown
-                .line(format!("{name} resolved nothing: the conflicts of {other} are still there"))
-                .next(format!("merge_changes run_id={other} action=merge agent=… has another agent resolve them")),
-            None => shown.line(format!("{into} already has all changes of {name}")).next(WAIT_AGAIN),
-        },
+        None => shown.next(format!(
+            "merge_changes run_id={name} action=merge agent=… has an agent resolve them in a new run"
+        )),
+    }
+}
+
+fn add_nothing_merged(shown: Shown, merged: &MergeView, name: &str, into: &str) -> Shown {
+    let conflicts_of = merged.resolved_nothing_of.as_deref();
+    match conflicts_of.map(|other| line(other, 60)) {
+        Some(other) => shown
+            .line(format!(
+                "{name} resolved nothing: the conflicts of {other} are still there"
+            ))
+            .next(format!(
+                "merge_changes run_id={other} action=merge agent=… has another agent resolve them"
+            )),
+        None => shown
+            .line(format!("{into} already has all changes of {name}"))
+            .next(WAIT_AGAIN),
     }
 }
 

@@ -11,6 +11,7 @@ mod run;
 mod status;
 mod steer;
 mod wait;
+mod waited;
 
 pub(in crate::mcp) use agents::{ListCodingAgentsArgs, list_agents};
 pub(in crate::mcp) use confirmation::run_confirmation;
@@ -26,4 +27,5 @@ pub(in crate::mcp) use status::{
     update_subagent_status,
 };
 pub(in crate::mcp) use steer::{SteerSubagentArgs, steer_subagent};
-pub(in crate::mcp) use wait::{WaitForSubagentsArgs, wait_for_subagents, waited, waited_for_one};
+pub(in crate::mcp) use wait::{WaitForSubagentsArgs, wait_for_subagents};
+pub(in crate::mcp) use waited::{waited, waited_for_one};

@@ -1,12 +1,13 @@
 //! Showing a run's changes.
 
-use crate::mcp::caller::Caller;
-use crate::mcp::refusal::Refusal;
+use crate::mcp::caller::McpCaller;
+use crate::mcp::refusal::ToolRefusal;
 use crate::mcp::reply::{ToolResult, reply};
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::show::Shown;
 use crate::mcp::text::{barred_whole, line};
 use crate::view::{DiffRun, DiffView, IncludedView};
+use adjutant_core::shorten;
 use serde::Deserialize;
 use serde_json::json;
 
@@ -32,8 +33,8 @@ enum ReviewAction {
 }
 
 pub(in crate::mcp) async fn review_changes(
-    session: &Session,
-    _caller: &Caller,
+    session: &McpSession,
+    _caller: &McpCaller,
     args: ReviewChangesArgs,
 ) -> ToolResult {
     let ReviewChangesArgs {
@@ -46,7 +47,7 @@ pub(in crate::mcp) async fn review_changes(
 }
 
 async fn diff(
-    session: &Session,
+    session: &McpSession,
     run: String,
     stat: bool,
     path: Option<String>,
@@ -62,7 +63,7 @@ async fn diff(
     let pages = pages(&diff.text);
     let page = page.unwrap_or(1).max(1);
     let Some(text) = usize::try_from(page - 1).ok().and_then(|n| pages.get(n)) else {
-        return Err(Refusal::invalid(
+        return Err(ToolRefusal::invalid(
             format!("there are {} pages", pages.len()),
             "ask for one of them",
         ));
@@ -107,7 +108,8 @@ async fn diff(
     }))
 }
 
-/// Describes what the difference includes besides the work of the run's own agent, and what it lacks.
+/// Describes what the difference includes besides the work of the run's own agent, and what it
+/// lacks.
 fn included_lines(diff: &DiffView) -> Vec<String> {
     let IncludedView {
         with_setup,
@@ -149,11 +151,8 @@ fn pages(text: &str) -> Vec<&str> {
     let mut pages = Vec::new();
     let mut rest = text;
     while rest.len() > PAGE_BYTES_MAX {
-        let limit = (0..=PAGE_BYTES_MAX)
-            .rev()
-            .find(|at| rest.is_char_boundary(*at))
-            .unwrap_or(PAGE_BYTES_MAX);
-        let end = rest[..limit].rfind('\n').map_or(limit, |at| at + 1);
+        let fits = shorten::head(rest, PAGE_BYTES_MAX);
+        let end = fits.rfind('\n').map_or(fits.len(), |at| at + 1);
         let (page, behind) = rest.split_at(end);
         pages.push(page);
         rest = behind;

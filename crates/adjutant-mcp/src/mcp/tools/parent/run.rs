@@ -1,16 +1,14 @@
 //! Starting a run.
 
 use super::confirmation::run_confirmation;
-use super::next_step::is_stopped;
-use super::next_step::reply_hint;
-use super::next_step::resume_hint;
+use super::next_step::{reply_hint, resume_hint};
 use super::wait::TASK_TTL_MS;
 use crate::config;
-use crate::mcp::caller::{Caller, wait_ms};
+use crate::mcp::caller::{McpCaller, wait_ms};
 use crate::mcp::elicit::{self, ElicitOutcome};
-use crate::mcp::refusal::Refusal;
-use crate::mcp::reply::{Reply, ToolResult, reply};
-use crate::mcp::session::Session;
+use crate::mcp::refusal::ToolRefusal;
+use crate::mcp::reply::{ToolReply, ToolResult, reply};
+use crate::mcp::session::McpSession;
 use crate::mcp::show::{self, RESULT_CHARS, Shown};
 use crate::mcp::text;
 use crate::mcp::text::{line, quoted};
@@ -55,23 +53,66 @@ pub(in crate::mcp) struct RunSubagentArgs {
 }
 
 pub(in crate::mcp) async fn run_subagent(
-    session: &Session,
-    caller: &Caller,
-    args: RunSubagentArgs,
+    session: &McpSession,
+    caller: &McpCaller,
+    mut args: RunSubagentArgs,
 ) -> ToolResult {
     let wait = caller.bounded(args.wait_s, Duration::ZERO);
+    let key = args.idempotency_key.take();
+    let only_supported = only_permissions(session, caller, &args).await?;
+    let dispatch = dispatch_of(session, args, only_supported)?;
+    elicit::take_input(session, caller).await?;
+    let mut run = dispatched_run(session, caller, &dispatch, key.as_deref()).await?;
+    if !wait.is_zero() {
+        run = match first_wait(session, caller, run, wait).await? {
+            FirstWait::Over(run) => *run,
+            FirstWait::Reply(reply) => return Ok(reply),
+        };
+        session.note_shown(caller.connection, None, run_confirmation(&run));
+    }
+    let shown = if session.compat() {
+        Shown::new(show::run_full(&run))
+            .with("runId", run.run_id.as_str())
+            .with("agentName", run.agent.as_str())
+    } else {
+        Shown::new(started(&run))
+    };
+    let shown = shown.line(format!("started {}", show::run_line(&run)));
+    let shown = note_permissions(shown, &run, only_supported);
+    let shown = note_shared_directory(shown, &run);
+    let shown = shown.lines(unenforced_budgets(&run));
+    let shown = note_missing_criteria(shown, &dispatch);
+    let shown = shown.lines(show::request_lines(&run));
+    reply(add_next_step(shown, &run))
+}
+
+/// Returns the permissions to name for an agent that supports only those. `None`: the call decides,
+/// or the agent's configuration.
+async fn only_permissions(
+    session: &McpSession,
+    caller: &McpCaller,
+    args: &RunSubagentArgs,
+) -> Result<Option<Permissions>, ToolRefusal> {
     let by_alias = caller
         .alias
         .as_deref()
         .is_some_and(|alias| alias.starts_with(ORIGINAL_PREFIX));
     // The original tool of each agent knows no permissions.
-    let only_supported = match &args.permissions {
+    match &args.permissions {
         None if session.compat() && by_alias => {
-            only_supported_permissions(session, &args.agent).await?
+            only_supported_permissions(session, &args.agent).await
         }
-        _ => None,
-    };
-    let dispatch = Dispatch {
+        _ => Ok(None),
+    }
+}
+
+/// Returns the call of the hub. `only_supported`: the permissions of a call that names none.
+fn dispatch_of(
+    session: &McpSession,
+    args: RunSubagentArgs,
+    only_supported: Option<Permissions>,
+) -> Result<Dispatch, ToolRefusal> {
+    Ok(Dispatch {
         model: args.model,
         args: Vec::new(),
         set_env: BTreeMap::new(),
@@ -94,7 +135,7 @@ pub(in crate::mcp) async fn run_subagent(
         criteria: args.criteria,
         accept: match args.accept {
             Some(accept) if accept.is_empty() => {
-                return Err(Refusal::invalid(
+                return Err(ToolRefusal::invalid(
                     "accept is empty",
                     "name the command, or omit accept",
                 ));
@@ -102,131 +143,160 @@ pub(in crate::mcp) async fn run_subagent(
             accept => accept.unwrap_or_default(),
         },
         env: config::dispatch_env(),
-    };
-    elicit::take_input(session, caller).await?;
-    let mut run = match (caller.state("run"), args.idempotency_key.as_deref()) {
+    })
+}
+
+/// Starts the run, or finds the one that an earlier call has started.
+async fn dispatched_run(
+    session: &McpSession,
+    caller: &McpCaller,
+    dispatch: &Dispatch,
+    key: Option<&str>,
+) -> Result<RunView, ToolRefusal> {
+    Ok(match (caller.state("run"), key) {
         // The client repeats the call with its person's answer.
-        (Some(run), _) => {
-            session
-                .client()
-                .call(&GetRun {
-                    run,
-                    ..GetRun::default()
-                })
-                .await?
-        }
-        (None, Some(key)) => session.client().call_with_key(&dispatch, key).await?,
-        (None, None) => session.client().call(&dispatch).await?,
+        (Some(run), _) => read_run(session, run).await?,
+        (None, Some(key)) => session.client().call_with_key(dispatch, key).await?,
+        (None, None) => session.client().call(dispatch).await?,
+    })
+}
+
+async fn read_run(session: &McpSession, run: String) -> Result<RunView, ToolRefusal> {
+    Ok(session
+        .client()
+        .call(&GetRun {
+            run,
+            ..GetRun::default()
+        })
+        .await?)
+}
+
+/// The outcome of waiting for a run that was just started.
+enum FirstWait {
+    /// The run as it is now.
+    Over(Box<RunView>),
+    /// The reply to the call.
+    Reply(ToolReply),
+}
+
+/// Waits for a run that was just started, within the call or as a Task.
+async fn first_wait(
+    session: &McpSession,
+    caller: &McpCaller,
+    run: RunView,
+    wait: Duration,
+) -> Result<FirstWait, ToolRefusal> {
+    let mut first = Wait {
+        runs: vec![run.run_id.clone()],
+        ..Wait::default()
     };
-    if !wait.is_zero() {
-        let mut first = Wait {
-            runs: vec![run.run_id.clone()],
-            ..Wait::default()
-        };
-        if caller.accepts_tasks
-            && session.client().call(&first).await?.outcome == WaitOutcome::Timeout
+    if caller.accepts_tasks && session.client().call(&first).await?.outcome == WaitOutcome::Timeout
+    {
+        let task = session
+            .client()
+            .call(&StartTask {
+                wait: first,
+                ttl_ms: TASK_TTL_MS,
+                declined: Vec::new(),
+            })
+            .await?;
+        return Ok(FirstWait::Reply(ToolReply::Task(Box::new(task))));
+    }
+    let until = Instant::now() + wait;
+    // The run is stored, however the wait ends.
+    loop {
+        first.wait_ms = wait_ms(until.saturating_duration_since(Instant::now()));
+        let found = match caller
+            .wait_with_progress("waiting for the run", session.client().call(&first))
+            .await?
         {
-            let task = session
-                .client()
-                .call(&StartTask {
-                    wait: first,
-                    ttl_ms: TASK_TTL_MS,
-                    declined: Vec::new(),
-                })
-                .await?;
-            return Ok(Reply::Task(Box::new(task)));
-        }
-        let until = Instant::now() + wait;
-        // The run is stored, however the wait ends.
-        let waited = loop {
-            first.wait_ms = wait_ms(until.saturating_duration_since(Instant::now()));
-            let waited = caller
-                .wait_with_progress("waiting for the run", session.client().call(&first))
-                .await?;
-            let Ok(found) = &waited else { break waited };
-            // The caller waits for the result, so a report alone does not end its wait, unless the process then stays silent.
-            if found.has_only_reports() && Instant::now() < until {
-                continue;
-            }
-            match elicit::ask_person(session, caller, &found.needs, Some(&run.run_id)).await? {
-                ElicitOutcome::Nothing => break waited,
-                ElicitOutcome::Required(required) => return Ok(Reply::Input(required)),
-                ElicitOutcome::Closed => {}
+            Ok(found) => found,
+            Err(error) => {
+                tracing::warn!(%error, "the first wait failed");
+                return Ok(FirstWait::Over(Box::new(run)));
             }
         };
-        match waited {
-            Ok(_) => {
-                run = session
-                    .client()
-                    .call(&GetRun {
-                        run: run.run_id.clone(),
-                        ..GetRun::default()
-                    })
-                    .await?
-            }
-            Err(error) => tracing::warn!(%error, "the first wait failed"),
+        // The caller waits for the result, so a report alone does not end its wait, unless the
+        // process then stays silent.
+        if found.has_only_reports() && Instant::now() < until {
+            continue;
         }
-        session.note_shown(caller.connection, None, run_confirmation(&run));
+        match elicit::ask_person(session, caller, &found.needs, Some(&run.run_id)).await? {
+            ElicitOutcome::Nothing => {
+                let now = read_run(session, run.run_id).await?;
+                return Ok(FirstWait::Over(Box::new(now)));
+            }
+            ElicitOutcome::Required(required) => {
+                return Ok(FirstWait::Reply(ToolReply::Input(required)));
+            }
+            ElicitOutcome::Closed => {}
+        }
     }
-    let mut shown = if session.compat() {
-        Shown::new(show::run_full(&run))
-            .with("runId", run.run_id.as_str())
-            .with("agentName", run.agent.as_str())
-    } else {
-        Shown::new(started(&run))
-    };
-    shown = shown.line(format!("started {}", show::run_line(&run)));
-    if let Some(only) = only_supported {
-        let (agent, only) = (line(&run.agent, 60), only.word());
-        shown = shown.with("permissions", only).line(format!(
-            "permissions {only}: {agent} supports no narrower ones, and the call names none"
-        ));
+}
+
+fn note_permissions(shown: Shown, run: &RunView, only: Option<Permissions>) -> Shown {
+    let Some(only) = only else { return shown };
+    let (agent, only) = (line(&run.agent, 60), only.word());
+    shown.with("permissions", only).line(format!(
+        "permissions {only}: {agent} supports no narrower ones, and the call names none"
+    ))
+}
+
+fn note_shared_directory(shown: Shown, run: &RunView) -> Shown {
+    if run.shares_directory_with.is_empty() {
+        return shown;
     }
-    if !run.shares_directory_with.is_empty() {
-        let others = line(&run.shares_directory_with.join(", "), 300);
-        shown = shown
-            .with("shares_directory_with", others.as_str())
-            .line(format!("it shares its directory with {others}: keep their files apart, or start it with isolation clone"));
-    }
-    for budget in run.budgets.iter().filter(|budget| budget.unknown.is_some()) {
-        shown = shown.line(format!(
+    let others = line(&run.shares_directory_with.join(", "), 300);
+    shown
+        .with("shares_directory_with", others.as_str())
+        .line(format!("it shares its directory with {others}: keep their files apart, or start it with isolation clone"))
+}
+
+fn unenforced_budgets(run: &RunView) -> impl Iterator<Item = String> {
+    let budgets = run.budgets.iter().filter(|budget| budget.unknown.is_some());
+    budgets.map(|budget| {
+        format!(
             "the budget of {} for {} cannot be enforced: {}",
             line(budget.kind.as_str(), 20),
             line(&run.name, 60),
             line(budget.unknown.as_deref().unwrap_or(""), 200)
-        ));
-    }
-    if dispatch.criteria.is_none() && dispatch.accept.is_empty() {
-        let hint = "neither criteria nor accept defines success";
-        shown = shown.with("hint", hint).line(format!("hint: {hint}"));
-    }
-    shown = shown.lines(show::request_lines(&run));
-    if !run.pending.is_empty() {
-        return reply(shown.next(reply_hint(&run.pending)));
-    }
-    if run.outcome.is_some() {
-        let outcome = show::outcome_of(&run, RESULT_CHARS);
-        return reply(
-            shown
-                .line(format!("ended{outcome}"))
-                .next("check its work; get_subagent_logs shows what it did"),
-        );
-    }
-    if is_stopped(&run) {
-        return reply(
-            shown
-                .lines(show::attention_line(&run))
-                .next(resume_hint(&run)),
-        );
-    }
-    reply(shown.next("start other independent runs, then wait_for_subagents"))
+        )
+    })
 }
 
-/// Returns the narrowest permissions that an agent supports, if it does not support those of its configuration.
+fn note_missing_criteria(shown: Shown, dispatch: &Dispatch) -> Shown {
+    if dispatch.criteria.is_some() || !dispatch.accept.is_empty() {
+        return shown;
+    }
+    let hint = "neither criteria nor accept defines success";
+    shown.with("hint", hint).line(format!("hint: {hint}"))
+}
+
+/// Adds what a run needs or how it has ended, and the step after it.
+fn add_next_step(shown: Shown, run: &RunView) -> Shown {
+    if !run.pending.is_empty() {
+        return shown.next(reply_hint(&run.pending));
+    }
+    if run.outcome.is_some() {
+        let outcome = show::outcome_of(run, RESULT_CHARS);
+        return shown
+            .line(format!("ended{outcome}"))
+            .next("check its work; get_subagent_logs shows what it did");
+    }
+    if run.needs_resume() {
+        return shown
+            .lines(show::attention_line(run))
+            .next(resume_hint(run));
+    }
+    shown.next("start other independent runs, then wait_for_subagents")
+}
+
+/// Returns the narrowest permissions that an agent supports, if it does not support those of its
+/// configuration.
 async fn only_supported_permissions(
-    session: &Session,
+    session: &McpSession,
     agent: &str,
-) -> Result<Option<Permissions>, Refusal> {
+) -> Result<Option<Permissions>, ToolRefusal> {
     let list = session
         .client()
         .call(&ListAgents {
@@ -271,11 +341,14 @@ pub(in crate::mcp) fn started(run: &RunView) -> Value {
 }
 
 /// Resolves a directory against the parent's own.
-pub(in crate::mcp) fn directory(session: &Session, given: Option<&str>) -> Result<String, Refusal> {
+pub(in crate::mcp) fn directory(
+    session: &McpSession,
+    given: Option<&str>,
+) -> Result<String, ToolRefusal> {
     if session.directory().as_os_str().is_empty()
         && !given.is_some_and(|given| Path::new(given).is_absolute())
     {
-        return Err(Refusal::invalid(
+        return Err(ToolRefusal::invalid(
             "cwd is missing: this connection has no project directory",
             "pass cwd, an absolute path",
         ));
@@ -289,7 +362,7 @@ pub(in crate::mcp) fn directory(session: &Session, given: Option<&str>) -> Resul
     };
     match path.to_str() {
         Some(text) => Ok(text.to_owned()),
-        None => Err(Refusal::invalid(
+        None => Err(ToolRefusal::invalid(
             format!("{} is not UTF-8", quoted(&path.to_string_lossy(), 200)),
             "pass cwd, an absolute path",
         )),
@@ -300,10 +373,10 @@ pub(in crate::mcp) fn directory(session: &Session, given: Option<&str>) -> Resul
 ///
 /// # Errors
 /// The working directory was removed or has no usable name.
-pub(in crate::mcp) fn project(directory: &Path) -> Result<String, Refusal> {
+pub(in crate::mcp) fn project(directory: &Path) -> Result<String, ToolRefusal> {
     let hint = "start adj mcp in the project's directory, or pass --client NAME";
     let path = directory.canonicalize().map_err(|error| {
-        Refusal::new(
+        ToolRefusal::new(
             codes::INVALID,
             format!(
                 "{}: {error}",
@@ -314,7 +387,7 @@ pub(in crate::mcp) fn project(directory: &Path) -> Result<String, Refusal> {
     })?;
     match path.to_str() {
         Some(name) => Ok(name.to_owned()),
-        None => Err(Refusal::new(
+        None => Err(ToolRefusal::new(
             codes::INVALID,
             format!(
                 "{} is not UTF-8",

@@ -1,22 +1,20 @@
 //! Showing runs, and annotating one.
 
 use super::confirmation::run_confirmation;
-use super::next_step::WAIT_AGAIN;
-use super::next_step::is_stopped;
-use super::next_step::reply_hint;
-use super::next_step::resume_hint;
-use crate::mcp::caller::Caller;
+use super::next_step::{WAIT_AGAIN, reply_hint, resume_hint};
+use crate::mcp::caller::McpCaller;
 use crate::mcp::cursor::RESET;
-use crate::mcp::refusal::Refusal;
+use crate::mcp::refusal::ToolRefusal;
 use crate::mcp::reply::{ToolResult, reply};
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::show::{self, RESULT_CHARS, RESULT_CHARS_LISTED, Shown};
-use crate::mcp::text::{barred, cut, quoted};
+use crate::mcp::text::{barred, quoted};
 use crate::text::count;
 use crate::view::{
     GetRun, ListAttention, ListRequests, ListRuns, METADATA_MESSAGES_MAX, ReadEvents,
     ReportedStatus, RunView, SetStatus, Word,
 };
+use adjutant_core::shorten;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -39,8 +37,8 @@ pub(in crate::mcp) struct CheckSubagentStatusArgs {
 }
 
 pub(in crate::mcp) async fn check_subagent_status(
-    session: &Session,
-    caller: &Caller,
+    session: &McpSession,
+    caller: &McpCaller,
     args: CheckSubagentStatusArgs,
 ) -> ToolResult {
     let Some(run) = args.run_id else {
@@ -68,7 +66,7 @@ pub(in crate::mcp) async fn check_subagent_status(
         reply_hint(&run.pending)
     } else if run.outcome.is_some() {
         "get_subagent_logs shows what it did; steer_subagent action=retry runs it again".to_owned()
-    } else if is_stopped(&run) {
+    } else if run.needs_resume() {
         resume_hint(&run)
     } else {
         format!("{WAIT_AGAIN} (do not poll)")
@@ -85,11 +83,11 @@ pub(in crate::mcp) fn run_shown(run: &RunView) -> Shown {
 
 /// Adds the events of a run after a position, oldest first.
 async fn with_history(
-    session: &Session,
+    session: &McpSession,
     shown: Shown,
     run: &RunView,
     after: i64,
-) -> Result<Shown, Refusal> {
+) -> Result<Shown, ToolRefusal> {
     let read = ReadEvents {
         after,
         run: Some(run.run_id.clone()),
@@ -127,7 +125,11 @@ async fn with_history(
 }
 
 /// Adds the run's metadata under the original protocol's names.
-async fn with_metadata(session: &Session, shown: Shown, run: &RunView) -> Result<Shown, Refusal> {
+async fn with_metadata(
+    session: &McpSession,
+    shown: Shown,
+    run: &RunView,
+) -> Result<Shown, ToolRefusal> {
     let Value::Object(metadata) = metadata(session, run).await? else {
         return Ok(shown);
     };
@@ -136,7 +138,10 @@ async fn with_metadata(session: &Session, shown: Shown, run: &RunView) -> Result
         .fold(shown, |shown, (name, value)| shown.with(&name, value)))
 }
 
-pub(in crate::mcp) async fn metadata(session: &Session, run: &RunView) -> Result<Value, Refusal> {
+pub(in crate::mcp) async fn metadata(
+    session: &McpSession,
+    run: &RunView,
+) -> Result<Value, ToolRefusal> {
     let all = ListRequests {
         run: Some(run.run_id.clone()),
         all: true,
@@ -149,11 +154,11 @@ pub(in crate::mcp) async fn metadata(session: &Session, run: &RunView) -> Result
 /// Returns a run as structured content of a list.
 fn list_item(run: &RunView) -> Value {
     let mut data = show::run_brief(run, RESULT_CHARS_LISTED);
-    data["task"] = json!(cut(&run.task, TASK_CHARS));
+    data["task"] = json!(shorten::counted(&run.task, TASK_CHARS));
     data
 }
 
-async fn list_runs(session: &Session) -> ToolResult {
+async fn list_runs(session: &McpSession) -> ToolResult {
     let list = session
         .client()
         .call(&ListRuns {
@@ -203,11 +208,11 @@ async fn list_runs(session: &Session) -> ToolResult {
     let live = list
         .runs
         .iter()
-        .any(|run| run.outcome.is_none() && !is_stopped(run));
+        .any(|run| run.outcome.is_none() && !run.needs_resume());
     reply(
         shown.next(match (attention.requests.first(), attention.runs.first()) {
             (Some(_), _) => "get_pending_questions, then reply_subagent".to_owned(),
-            (None, Some(run)) if is_stopped(run) => resume_hint(run),
+            (None, Some(run)) if run.needs_resume() => resume_hint(run),
             (None, None) if !live => {
                 "check_subagent_status run_id=… for the details of one".to_owned()
             }
@@ -226,8 +231,8 @@ pub(in crate::mcp) struct UpdateSubagentStatusArgs {
 }
 
 pub(in crate::mcp) async fn update_subagent_status(
-    session: &Session,
-    _caller: &Caller,
+    session: &McpSession,
+    _caller: &McpCaller,
     args: UpdateSubagentStatusArgs,
 ) -> ToolResult {
     let set = SetStatus {
@@ -240,7 +245,7 @@ pub(in crate::mcp) async fn update_subagent_status(
     let mut shown = Shown::new(show::run_brief(&run, RESULT_CHARS_LISTED));
     if let Some(annotation) = &run.annotation {
         shown = shown
-            .with("annotation", cut(annotation, RESULT_CHARS))
+            .with("annotation", shorten::counted(annotation, RESULT_CHARS))
             .line(format!("noted: {}", quoted(annotation, RESULT_CHARS)));
     }
     if session.compat() {

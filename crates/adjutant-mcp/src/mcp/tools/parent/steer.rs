@@ -2,13 +2,13 @@
 
 use super::next_step::WAIT_AGAIN;
 use crate::config;
-use crate::mcp::caller::Caller;
-use crate::mcp::refusal::Refusal;
+use crate::mcp::caller::McpCaller;
+use crate::mcp::refusal::ToolRefusal;
 use crate::mcp::reply::{ToolResult, reply};
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::show::{self, RESULT_CHARS_LISTED, Shown};
 use crate::mcp::text::line;
-use crate::view::{Cancel, Delivery, Pause, Resume, Retry, RunView, SendToRun, Word};
+use crate::view::{Cancel, Delivery, MessageView, Pause, Resume, Retry, RunView, SendToRun, Word};
 use adjutant_core::checkpoint::Choice;
 use adjutant_core::{RunStateKind, words};
 use serde::Deserialize;
@@ -40,10 +40,11 @@ enum SteerAction {
 words!(SteerAction { Message = "message", Stop = "stop", Resume = "resume", Cancel = "cancel", Retry = "retry" });
 
 pub(in crate::mcp) async fn steer_subagent(
-    session: &Session,
-    _caller: &Caller,
+    session: &McpSession,
+    _caller: &McpCaller,
     args: SteerSubagentArgs,
 ) -> ToolResult {
+    check(&args)?;
     let SteerSubagentArgs {
         run_id: run,
         action,
@@ -52,92 +53,99 @@ pub(in crate::mcp) async fn steer_subagent(
         next_step,
         budget,
     } = args;
-    if action != SteerAction::Resume && next_step.is_some() {
-        return Err(Refusal::invalid(
-            "next_step belongs to action=resume",
-            "omit next_step, or pass action=resume",
-        ));
-    }
-    if action != SteerAction::Resume && budget.is_some() {
-        return Err(Refusal::invalid(
-            "budget belongs to action=resume",
-            "omit budget, or pass action=resume",
-        ));
-    }
-    match action {
+    let client = session.client();
+    let shown = match action {
         SteerAction::Message => {
             let Some(text) = text else {
-                return Err(Refusal::invalid("there is no message", "pass it in text"));
+                return Err(ToolRefusal::invalid(
+                    "there is no message",
+                    "pass it in text",
+                ));
             };
-            let message = session.client().call(&SendToRun { run, text }).await?;
-            let shown = Shown::new(json!({
-                "run_id": message.run_id,
-                "name": message.run_name,
-                "action": action.word(),
-                "message_id": message.message_id,
-                "delivery": message.delivery,
-            }));
-            let how = match message.delivery.known() {
-                Some(Delivery::Live) => "in the agent's input",
-                Some(Delivery::ToolResult) => "delivered with its next tool call",
-                _ => "delivered when it accepts input",
-            };
-            let sent = format!(
-                "message for {}: {} ({how})",
-                line(&message.run_name, 60),
-                line(message.delivery.as_str(), 40)
-            );
-            reply(shown.line(sent).next(WAIT_AGAIN))
+            describe_message(&client.call(&SendToRun { run, text }).await?)
         }
-        SteerAction::Stop => {
-            let run = session.client().call(&Pause { run }).await?;
-            reply(describe_steering(&run, action).line(ending_line(&run, "stopping")).next(match is_stopping(&run) {
-                true => format!("{WAIT_AGAIN} shows when it has stopped; then steer_subagent action=resume continues it"),
-                false => "steer_subagent action=resume continues it".to_owned(),
-            }))
-        }
+        SteerAction::Stop => describe_stop(&client.call(&Pause { run }).await?),
         SteerAction::Resume => {
-            let run = session
-                .client()
-                .call(&Resume {
-                    run,
-                    resolution: text,
-                    next_step,
-                    choice,
-                    budget,
-                    env: config::dispatch_env(),
-                })
-                .await?;
-            reply(
-                describe_steering(&run, action)
-                    .line(show::run_line(&run))
-                    .next(WAIT_AGAIN),
-            )
+            let call = Resume {
+                run,
+                resolution: text,
+                next_step,
+                choice,
+                budget,
+                env: config::dispatch_env(),
+            };
+            let run = client.call(&call).await?;
+            describe_steering(&run, action)
+                .line(show::run_line(&run))
+                .next(WAIT_AGAIN)
         }
         SteerAction::Cancel => {
-            let run = session.client().call(&Cancel { run, reason: text }).await?;
-            reply(
-                describe_steering(&run, action)
-                    .line(ending_line(&run, "being cancelled"))
-                    .next(format!("{WAIT_AGAIN} shows its end")),
-            )
+            let run = client.call(&Cancel { run, reason: text }).await?;
+            describe_steering(&run, action)
+                .line(ending_line(&run, "being cancelled"))
+                .next(format!("{WAIT_AGAIN} shows its end"))
         }
         SteerAction::Retry => {
-            let run = session
-                .client()
-                .call(&Retry {
-                    run,
-                    prompt: text,
-                    env: config::dispatch_env(),
-                })
-                .await?;
-            reply(
-                describe_steering(&run, action)
-                    .line(format!("started {}", show::run_line(&run)))
-                    .next(WAIT_AGAIN),
-            )
+            let call = Retry {
+                run,
+                prompt: text,
+                env: config::dispatch_env(),
+            };
+            let run = client.call(&call).await?;
+            describe_steering(&run, action)
+                .line(format!("started {}", show::run_line(&run)))
+                .next(WAIT_AGAIN)
+        }
+    };
+    reply(shown)
+}
+
+/// Refuses arguments that belong to another action.
+fn check(args: &SteerSubagentArgs) -> Result<(), ToolRefusal> {
+    let of_resume = [
+        ("next_step", args.next_step.is_some()),
+        ("budget", args.budget.is_some()),
+    ];
+    for (name, is_given) in of_resume {
+        if is_given && args.action != SteerAction::Resume {
+            return Err(ToolRefusal::invalid(
+                format!("{name} belongs to action=resume"),
+                format!("omit {name}, or pass action=resume"),
+            ));
         }
     }
+    Ok(())
+}
+
+fn describe_message(message: &MessageView) -> Shown {
+    let shown = Shown::new(json!({
+        "run_id": message.run_id,
+        "name": message.run_name,
+        "action": SteerAction::Message.word(),
+        "message_id": message.message_id,
+        "delivery": message.delivery,
+    }));
+    let how = match message.delivery.known() {
+        Some(Delivery::Live) => "in the agent's input",
+        Some(Delivery::ToolResult) => "delivered with its next tool call",
+        _ => "delivered when it accepts input",
+    };
+    let sent = format!(
+        "message for {}: {} ({how})",
+        line(&message.run_name, 60),
+        line(message.delivery.as_str(), 40)
+    );
+    shown.line(sent).next(WAIT_AGAIN)
+}
+
+fn describe_stop(run: &RunView) -> Shown {
+    let resume = "steer_subagent action=resume continues it";
+    describe_steering(run, SteerAction::Stop)
+        .line(ending_line(run, "stopping"))
+        .next(match is_stopping(run) {
+            true => format!("{WAIT_AGAIN} shows when it has stopped; then {resume}"),
+            false => resume.to_owned(),
+        })
 }
 
 fn is_stopping(run: &RunView) -> bool {
@@ -159,4 +167,29 @@ fn ending_line(run: &RunView, what: &str) -> String {
 
 fn describe_steering(run: &RunView, action: SteerAction) -> Shown {
     Shown::new(show::run_brief(run, RESULT_CHARS_LISTED)).with("action", action.word())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_of_resume_are_refused_with_other_actions() {
+        let checked = |value: serde_json::Value| {
+            check(&serde_json::from_value(value).expect("arguments"))
+                .map_err(|refusal| refusal.message)
+        };
+        assert_eq!(
+            checked(json!({"run_id": "r", "action": "resume", "budget": "5", "next_step": "x"})),
+            Ok(())
+        );
+        assert_eq!(
+            checked(json!({"run_id": "r", "action": "stop", "budget": "5"})),
+            Err("budget belongs to action=resume".to_owned())
+        );
+        assert_eq!(
+            checked(json!({"run_id": "r", "action": "retry", "next_step": "x", "budget": "5"})),
+            Err("next_step belongs to action=resume".to_owned())
+        );
+    }
 }

@@ -1,15 +1,14 @@
 //! Checking for an answer.
 
-use super::request::answer_line;
-use super::request::described;
-use super::request::ended_unanswered;
-use crate::mcp::caller::{Caller, wait_ms};
-use crate::mcp::refusal::Refusal;
+use super::request::{answer_line, described, ended_unanswered};
+use crate::mcp::caller::{McpCaller, wait_ms};
+use crate::mcp::refusal::ToolRefusal;
 use crate::mcp::reply::{ToolResult, reply};
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::text::{line, quoted};
 use crate::view::{ReadRequest, RequestView, codes};
 use adjutant_core::RequestStateKind;
+use adjutant_core::units::duration;
 use serde::Deserialize;
 use serde_json::json;
 use std::time::Duration;
@@ -23,11 +22,11 @@ pub(in crate::mcp) struct CheckAnswerArgs {
     run_id: Option<String>,
 }
 
-/// Waits for an answer: at most the time that the caller asks for, that its client allows, and that is left of the
-/// reply timeout, which starts with the first check of this request.
+/// Waits for an answer: at most the time that the caller asks for, that its client allows, and that
+/// is left of the reply timeout, which starts with the first check of this request.
 pub(in crate::mcp) async fn check_answer(
-    session: &Session,
-    caller: &Caller,
+    session: &McpSession,
+    caller: &McpCaller,
     args: CheckAnswerArgs,
 ) -> ToolResult {
     let CheckAnswerArgs {
@@ -90,13 +89,13 @@ fn is_settled(request: &RequestView) -> bool {
     request.status != RequestStateKind::Pending && !request.held
 }
 
-fn stall_refusal(request: &RequestView, reply_timeout: Duration) -> Refusal {
+fn stall_refusal(request: &RequestView, reply_timeout: Duration) -> ToolRefusal {
     let number = line(&request.number, 24);
-    Refusal::new(
+    ToolRefusal::new(
         codes::STALLED,
         format!(
-            "Stalled: Parent No-Response. Nobody answered {number} within {} s of waiting; it stays open",
-            reply_timeout.as_secs()
+            "Stalled: Parent No-Response. Nobody answered {number} within {} of waiting; it stays open",
+            duration::of(reply_timeout)
         ),
         format!(
             "continue with your best assumption and say so in your report, or call check_answer message_id={number} again later: a late answer is still delivered"
@@ -104,7 +103,7 @@ fn stall_refusal(request: &RequestView, reply_timeout: Duration) -> Refusal {
     )
 }
 
-fn answer_result(session: &Session, caller: &Caller, request: &RequestView) -> ToolResult {
+fn answer_result(session: &McpSession, caller: &McpCaller, request: &RequestView) -> ToolResult {
     if let Some(refusal) = ended_unanswered(request) {
         return Err(refusal);
     }

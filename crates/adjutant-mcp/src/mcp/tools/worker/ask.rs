@@ -1,20 +1,17 @@
 //! Asking: questions, approvals and delegations.
 
 use super::messages::with_messages;
-use super::request::answer_line;
-use super::request::answer_text;
-use super::request::described;
-use super::request::ended_unanswered;
+use super::request::{answer_line, answer_text, described, ended_unanswered};
 use crate::mcp::args::QuestionEntry;
-use crate::mcp::caller::{Caller, wait_ms};
-use crate::mcp::refusal::Refusal;
+use crate::mcp::caller::{McpCaller, wait_ms};
+use crate::mcp::refusal::ToolRefusal;
 use crate::mcp::reply::{ToolResult, reply};
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::show::Shown;
 use crate::mcp::text::line;
 use crate::view::{
     Ask, AskAndWait, AskTogether, Call, ClarificationView, DecisionWord, Delegate, MessageView,
-    OperationView, PathView, ReadRequest, ReadTogether, RequestApproval, RequestView, Word, codes,
+    OperationView, PathView, ReadRequest, ReadTogether, RequestApproval, RequestView, Word,
 };
 use adjutant_core::policy::REQUEST_APPROVAL;
 use adjutant_core::signal::{Independence, Priority};
@@ -46,17 +43,18 @@ pub(in crate::mcp) struct AskParentArgs {
     run_id: Option<String>,
 }
 
-/// Commits the question, then waits for the answer. The question stays open even if the wait times out or fails.
+/// Commits the question, then waits for the answer. The question stays open even if the wait times
+/// out or fails.
 pub(in crate::mcp) async fn ask_parent(
-    session: &Session,
-    caller: &Caller,
+    session: &McpSession,
+    caller: &McpCaller,
     args: AskParentArgs,
 ) -> ToolResult {
     let question = match (&args.question, args.questions.is_empty()) {
         (Some(question), true) => question.clone(),
         (None, false) => return ask_together(session, caller, args).await,
         _ => {
-            return Err(Refusal::invalid(
+            return Err(ToolRefusal::invalid(
                 "pass either `question` or `questions`",
                 "pass one question, or a list in questions",
             ));
@@ -101,16 +99,12 @@ pub(in crate::mcp) async fn ask_parent(
             latest.messages.splice(..0, messages);
             asked(&latest)
         }
-        // A hub of an older version has no such call.
-        Err(error) if error.code == codes::NOT_FOUND => {
-            commit_and_wait(session, caller, key, &call.ask, wait, messages).await
-        }
         Err(error) => Err(error.into()),
     }
 }
 
 /// Commits several questions as one group, then waits until no blocking question is open.
-async fn ask_together(session: &Session, caller: &Caller, args: AskParentArgs) -> ToolResult {
+async fn ask_together(session: &McpSession, caller: &McpCaller, args: AskParentArgs) -> ToolResult {
     let mut messages = session.check_own_run(args.run_id.as_deref()).await?;
     let mut call = AskTogether {
         clarification: clarification(&args),
@@ -251,8 +245,8 @@ pub(in crate::mcp) struct RequestApprovalArgs {
 
 /// Commits a request for a decision, then waits for it.
 pub(in crate::mcp) async fn request_approval(
-    session: &Session,
-    caller: &Caller,
+    session: &McpSession,
+    caller: &McpCaller,
     args: RequestApprovalArgs,
 ) -> ToolResult {
     let messages = session.check_own_run(args.run_id.as_deref()).await?;
@@ -318,10 +312,11 @@ pub(in crate::mcp) struct DelegateWorkArgs {
     run_id: Option<String>,
 }
 
-/// Commits a delegation, then waits for the decision and, if the task blocks the run, for the end of the task.
+/// Commits a delegation, then waits for the decision and, if the task blocks the run, for the end
+/// of the task.
 pub(in crate::mcp) async fn delegate_work(
-    session: &Session,
-    caller: &Caller,
+    session: &McpSession,
+    caller: &McpCaller,
     args: DelegateWorkArgs,
 ) -> ToolResult {
     let messages = session.check_own_run(args.run_id.as_deref()).await?;
@@ -359,8 +354,8 @@ pub(in crate::mcp) async fn delegate_work(
 
 /// Commits a request, waits for its outcome, and returns it.
 async fn commit_and_wait<C: Call<Reply = RequestView>>(
-    session: &Session,
-    caller: &Caller,
+    session: &McpSession,
+    caller: &McpCaller,
     idempotency_key: Option<&str>,
     ask: &C,
     wait: Duration,

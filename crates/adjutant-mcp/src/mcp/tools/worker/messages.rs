@@ -1,12 +1,12 @@
 //! Messages delivered with the results of tools.
 
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::show::{self, Shown};
 use crate::view::{GetRun, MessageView};
 use serde_json::{Value, json};
 
 /// Adds the parent's unread messages to the result of a tool whose own call delivers none.
-pub(in crate::mcp) async fn with_unread(session: &Session, shown: Shown) -> Shown {
+pub(in crate::mcp) async fn with_unread(session: &McpSession, shown: Shown) -> Shown {
     match session.client().call(&GetRun::default()).await {
         Ok(own) => with_messages(shown, &own.messages),
         // They are delivered with the next call.

@@ -2,10 +2,10 @@
 
 use super::messages::with_messages;
 use super::request::answer_line;
-use crate::mcp::caller::Caller;
-use crate::mcp::refusal::Refusal;
+use crate::mcp::caller::McpCaller;
+use crate::mcp::refusal::ToolRefusal;
 use crate::mcp::reply::{ToolResult, reply};
-use crate::mcp::session::Session;
+use crate::mcp::session::McpSession;
 use crate::mcp::show::{self, RESULT_CHARS, Shown};
 use crate::mcp::text::line;
 use crate::view::{GetRun, ReadRequest, ReportedStatus, SetStatus, StopWork, Word};
@@ -25,8 +25,8 @@ pub(in crate::mcp) struct CheckSubagentStatusArgs {
 }
 
 pub(in crate::mcp) async fn check_subagent_status(
-    session: &Session,
-    _caller: &Caller,
+    session: &McpSession,
+    _caller: &McpCaller,
     args: CheckSubagentStatusArgs,
 ) -> ToolResult {
     let run = session
@@ -107,8 +107,8 @@ pub(in crate::mcp) struct UpdateSubagentStatusArgs {
 }
 
 pub(in crate::mcp) async fn update_subagent_status(
-    session: &Session,
-    _caller: &Caller,
+    session: &McpSession,
+    _caller: &McpCaller,
     args: UpdateSubagentStatusArgs,
 ) -> ToolResult {
     let percent = match args.percent {
@@ -116,7 +116,7 @@ pub(in crate::mcp) async fn update_subagent_status(
         Some(percent) => match u8::try_from(percent) {
             Ok(percent) if percent <= 100 => Some(percent),
             _ => {
-                return Err(Refusal::invalid(
+                return Err(ToolRefusal::invalid(
                     format!("percent is {percent}"),
                     "pass 0 to 100",
                 ));
@@ -173,8 +173,8 @@ pub(in crate::mcp) struct StopWorkArgs {
 
 /// Saves a checkpoint. The process is stopped unless it exits by itself.
 pub(in crate::mcp) async fn stop_work(
-    session: &Session,
-    _caller: &Caller,
+    session: &McpSession,
+    _caller: &McpCaller,
     args: StopWorkArgs,
 ) -> ToolResult {
     let stop = StopWork {

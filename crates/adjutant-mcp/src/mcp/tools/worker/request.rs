@@ -1,7 +1,7 @@
 //! Requests and answers in results for a worker.
 
 use super::messages::with_messages;
-use crate::mcp::refusal::Refusal;
+use crate::mcp::refusal::ToolRefusal;
 use crate::mcp::show::Shown;
 use crate::mcp::text::{line, quoted};
 use crate::view::{RequestView, Word, codes};
@@ -95,10 +95,10 @@ pub(in crate::mcp) fn answer_line(shown: Shown, request: &RequestView, answer: &
     }
 }
 
-pub(in crate::mcp) fn ended_unanswered(request: &RequestView) -> Option<Refusal> {
+pub(in crate::mcp) fn ended_unanswered(request: &RequestView) -> Option<ToolRefusal> {
     let number = line(&request.number, 24);
     match request.status.known() {
-        Some(RequestStateKind::Expired) => Some(Refusal::new(
+        Some(RequestStateKind::Expired) => Some(ToolRefusal::new(
             codes::EXPIRED,
             format!(
                 "{number} expired at {} without an answer",
@@ -106,7 +106,7 @@ pub(in crate::mcp) fn ended_unanswered(request: &RequestView) -> Option<Refusal>
             ),
             "decide yourself and say so in your report, or ask again with ask_parent",
         )),
-        Some(RequestStateKind::Withdrawn) => Some(Refusal::new(
+        Some(RequestStateKind::Withdrawn) => Some(ToolRefusal::new(
             codes::WITHDRAWN,
             format!("{number} was withdrawn and will not be answered"),
             "continue without it, or ask again with ask_parent",

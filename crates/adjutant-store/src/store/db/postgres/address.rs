@@ -2,6 +2,7 @@
 
 use super::tls::Tls;
 use crate::config::PostgresAddress;
+use crate::tls::Trust;
 
 /// The address with its password.
 pub(in crate::store) struct Address {
@@ -28,8 +29,9 @@ impl Address {
         } else {
             tokio_postgres::config::SslMode::Disable
         });
+        let root_certificates = address.root_certificates.clone();
         let tls = address.verifies_tls.then(|| Tls {
-            root_certificates: address.root_certificates.clone(),
+            trust: root_certificates.map_or(Trust::Installed, Trust::File),
         });
         Self {
             config,

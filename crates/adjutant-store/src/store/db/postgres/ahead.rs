@@ -1,7 +1,8 @@
-//! Announced reads. A round trip to the server takes longer than most reads. Those that a call will make are therefore sent with the
-//! first read that is waited for, and their replies are kept until a statement writes to one of their tables.
+//! Announced reads. A round trip to the server takes longer than most reads. Those that a call will
+//! make are therefore sent with the first read that is waited for, and their replies are kept until
+//! a statement writes to one of their tables.
 
-use super::{Bound, Connection, Error, Result, ServerRow, Value};
+use super::{Bound, Error, PgConnection, Result, ServerRow, Value};
 use crate::store::db::Params;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,7 +19,7 @@ pub(super) struct Read {
 }
 
 /// The rows of a reply.
-pub(super) type Reply = Arc<Vec<ServerRow>>;
+pub(super) type RowsAhead = Arc<Vec<ServerRow>>;
 
 /// The announced reads of a transaction.
 #[derive(Default)]
@@ -28,7 +29,7 @@ pub(super) struct Ahead {
     /// Announced and not sent.
     waiting: RefCell<Vec<Read>>,
     /// The replies that are still valid.
-    kept: RefCell<VecDeque<(Read, Reply)>>,
+    kept: RefCell<VecDeque<(Read, RowsAhead)>>,
 }
 
 /// What a statement changes.
@@ -40,7 +41,8 @@ enum Written<'s> {
     Any,
 }
 
-/// Returns the table that a statement changes. The removal of a row may remove rows of other tables. The store has no `WITH` that writes.
+/// Returns the table that a statement changes. The removal of a row may remove rows of other
+/// tables. The store has no `WITH` that writes.
 fn written(sql: &str) -> Written<'_> {
     let sql = sql.trim_start();
     let named = |rest: &'_ str| -> usize {
@@ -68,6 +70,8 @@ fn has_word(sql: &str, name: &str) -> bool {
 impl Ahead {
     /// Drops the replies that a statement may change.
     pub(super) fn note(&self, sql: &str) {
+        // The named table is the only one that an insert or an update changes: no trigger writes,
+        // and reads of the numbers that a default advances are never announced.
         match written(sql) {
             Written::Nothing => {}
             Written::Table(table) => self
@@ -114,7 +118,7 @@ impl Ahead {
     }
 
     /// Returns the reply to a read that was sent ahead.
-    pub(super) fn kept(&self, read: &Read) -> Option<Reply> {
+    pub(super) fn kept(&self, read: &Read) -> Option<RowsAhead> {
         self.kept
             .borrow()
             .iter()
@@ -157,16 +161,21 @@ impl Drop for Announcing<'_> {
     }
 }
 
-impl Connection {
+impl PgConnection {
     /// Announces the reads that `work` makes.
     pub(in crate::store::db) fn announce(&self, work: impl FnOnce()) {
+        // Only a transaction has an end at which the replies are dropped. Outside of one, a later
+        // read could get a reply from before the commit of another session.
         if self.is_in_transaction() {
+            // A guard, because the writer catches panics and uses the connection again: with the
+            // flag still set, its later reads would only be announced.
             let _announcing = Announcing::begin(&self.ahead.is_announcing);
             work();
         }
     }
 
-    /// Returns the texts in the first column of the reply to an announced read without parameters, if it has arrived.
+    /// Returns the texts in the first column of the reply to an announced read without parameters,
+    /// if it has arrived.
     pub(in crate::store::db) fn known(&self, sql: &str) -> Option<Vec<String>> {
         let rows = self.ahead.kept(&Read {
             sql: sql.to_owned(),

@@ -1,7 +1,8 @@
-//! Deferred statements. A round trip to the server takes longer than most statements. Those whose result nobody reads are therefore sent
-//! with the next one that is waited for, in their order. If one of them fails, the whole transaction can only be rolled back.
+//! Deferred statements. A round trip to the server takes longer than most statements. Those whose
+//! result nobody reads are therefore sent with the next one that is waited for, in their order. If
+//! one of them fails, the whole transaction can only be rolled back.
 
-use super::{Connection, Error, Result, State, Value, query};
+use super::{Error, PgConnection, Result, State, Value, query};
 use std::future::Future;
 use tokio_postgres::{Client, SimpleQueryMessage, Statement as ServerStatement};
 
@@ -26,7 +27,8 @@ pub(super) fn not_one_row() -> Error {
 }
 
 impl Deferred {
-    /// Sends the statement when it is first polled. Returns the number of changed rows of the last statement in it.
+    /// Sends the statement when it is first polled. Returns the number of changed rows of the last
+    /// statement in it.
     async fn run(&self, client: &Client) -> std::result::Result<u64, tokio_postgres::Error> {
         match self {
             Self::Begin(form) => Ok(query(client, form, &[]).await?.1),
@@ -61,7 +63,7 @@ pub(super) async fn run_text(
         .unwrap_or(0))
 }
 
-impl Connection {
+impl PgConnection {
     /// Sends the deferred statements and a request together, and waits for the replies.
     pub(super) fn exchange<T>(
         &self,
@@ -79,8 +81,12 @@ impl Connection {
             .session
             .wait(async { Ok(futures::future::join(earlier, request).await) });
         let (earlier, reply) = self.note(replies)?;
+        // In the order of sending: the server answers all statements after a failed one with 25P02,
+        // which counts as a lost connection and would hide the cause.
         for (statement, result) in deferred.iter().zip(earlier) {
             match (statement, result) {
+                // As a lost connection, so that the writer opens a new session, which finds the
+                // epoch of the other hub.
                 (Deferred::Fence(..), Ok(0)) => {
                     return self.note(Err(Error::Lost(
                         "another hub has taken over the store".to_owned(),
@@ -131,7 +137,8 @@ impl Connection {
     /// Runs a statement that writes with the next one.
     pub(super) fn defer_write(&self, sql: &str, statement: Deferred) -> Result<()> {
         self.ahead.note(sql);
-        // How many rows it changes is not known yet.
+        // How many rows it changes is not known yet. At least one is assumed, because the writer
+        // takes a refused call without changes for one that needs no rollback.
         self.changes.set(self.changes.get() + 1);
         self.defer(statement)
     }

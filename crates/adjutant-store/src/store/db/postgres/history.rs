@@ -1,6 +1,7 @@
-//! The history of a store on a server: who led it, how far, and in which era. It shows whether the database was set back.
+//! The history of a store on a server: who led it, how far, and in which era. It shows whether the
+//! database was set back.
 
-use super::{Connection, Error, Result};
+use super::{Error, PgConnection, Result};
 use crate::store::confirmed::{ConfirmedNote, identity_of};
 use crate::store::db::ValueRef;
 use adjutant_core::confirmed::{History, Led};
@@ -10,7 +11,8 @@ use std::collections::BTreeMap;
 pub(super) const LEADS_KEPT: i64 = 64;
 
 /// Reads the history, and the secret of the store.
-pub(super) fn history(connection: &Connection) -> Result<(History, String)> {
+pub(super) fn history(connection: &PgConnection) -> Result<(History, String)> {
+    // `last` of the current lead is empty until the next lead begins.
     let sql = "SELECT h.store, coalesce((SELECT max(era) FROM eras), 0), l.epoch, l.id, coalesce(l.last, h.transaction)
                FROM hub h LEFT JOIN leads l ON true ORDER BY l.epoch";
     let mut statement = connection.prepare(sql);
@@ -64,7 +66,7 @@ pub(super) fn history(connection: &Connection) -> Result<(History, String)> {
 }
 
 /// Returns the id of the lead of an epoch.
-pub(super) fn lead_id(connection: &Connection, epoch: i64) -> Result<String> {
+pub(super) fn lead_id(connection: &PgConnection, epoch: i64) -> Result<String> {
     let (history, _) = history(connection)?;
     history
         .leads
@@ -75,7 +77,7 @@ pub(super) fn lead_id(connection: &Connection, epoch: i64) -> Result<String> {
 }
 
 /// Refuses a database that lacks what was confirmed.
-pub(super) fn check(connection: &Connection, note: &ConfirmedNote) -> Result<()> {
+pub(super) fn check(connection: &PgConnection, note: &ConfirmedNote) -> Result<()> {
     // First what is known: more may be confirmed while the history is read.
     let known = note.known();
     if known.is_missing_in(&history(connection)?.0) {

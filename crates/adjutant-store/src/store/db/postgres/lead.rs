@@ -1,11 +1,15 @@
-//! The leader among hubs that share a store: the hub whose session holds the session lock. The others wait for the lock.
+//! The leader among hubs that share a store: the hub whose session holds the session lock. The
+//! others wait for the lock.
 //!
-//! The leader notifies the others several times a second over a session of its own. After a silence, another hub ends the session
-//! that holds the lock: a stopped process keeps its connections. The epoch in each transaction prevents later writes of that hub.
+//! The leader notifies the others several times a second over a session of its own. After a
+//! silence, another hub ends the session that holds the lock: a stopped process keeps its
+//! connections. The epoch in each transaction prevents later writes of that hub.
 
 use super::history::history;
-use super::open::{LOCK_CLASS, SCHEMA_ID, connect, connect_to_write, lock_within, until_reached};
-use super::{Connection, Error, Result};
+use super::open::{
+    LOCK_CLASS, SCHEMA_ID, connect, connect_to_write, lock_within, refuse_unreleased, until_reached,
+};
+use super::{Error, PgConnection, Result};
 use crate::config::PostgresAddress;
 use crate::store::confirmed::{ConfirmedNote, of_text, to_text};
 use crate::store::db::ValueRef;
@@ -16,9 +20,11 @@ use std::time::{Duration, Instant};
 
 /// How often the leader notifies the others.
 pub(in crate::store) const HEARTBEAT_INTERVAL: Duration = Duration::from_millis(500);
-/// How long the server may take for a statement of a heartbeat. A confirmation that took longer would have expired.
+/// How long the server may take for a statement of a heartbeat. A confirmation that took longer
+/// would have expired.
 const HEARTBEAT_TIMEOUT: Duration = Duration::from_secs(3);
-/// After a silence of this length, another hub takes over. Longer than a hub trusts its last confirmation ([`super::super::super::lead`]).
+/// After a silence of this length, another hub takes over. Longer than a hub trusts its last
+/// confirmation ([`super::super::super::lead`]).
 const SILENCE_MAX: Duration = Duration::from_millis(3_500);
 /// How long a hub waits for the lock at a time. In between, it detects a lost connection.
 const LOCK_WAIT_MS: u32 = 15_000;
@@ -27,15 +33,16 @@ const FIRST_LOCK_WAIT_MS: u32 = 1_100;
 /// A wait that fails earlier was refused.
 const LOCK_WAIT_MIN: Duration = Duration::from_secs(1);
 
-/// Counts the column that the history of this version has, and that of an older one has not.
-const HAS_HISTORY: &str = "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('hubs') AND attname = 'confirmed'";
+/// 1 if the store has its tables, else 0.
+const HAS_TABLES: &str = "SELECT (to_regclass('hubs') IS NOT NULL)::int";
 
 /// The leader, as it describes itself to the others.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeaderAddress {
     /// The name of its machine.
     pub name: String,
-    /// The base address at which it serves HTTP. `None`: it does not listen, so nothing can be passed to it.
+    /// The base address at which it serves HTTP. `None`: it does not listen, so nothing can be
+    /// passed to it.
     pub url: Option<String>,
     /// The SHA-256 of the public key of its certificate, in hexadecimal.
     pub fingerprint: Option<String>,
@@ -67,19 +74,20 @@ fn held_lock() -> String {
     )
 }
 
-fn channel(connection: &Connection) -> Result<String> {
+fn channel(connection: &PgConnection) -> Result<String> {
     Ok(format!(
         "adj_lead_{}",
         connection.number(&format!("SELECT {SCHEMA_ID}::bigint"))?
     ))
 }
 
-/// Waits for the session lock, as long as it takes, and returns the session that holds it. `token_hash`: see the table `hubs`.
+/// Waits for the session lock, as long as it takes, and returns the session that holds it.
+/// `token_hash`: see the table `hubs`.
 pub(in crate::store) fn wait_for_lock(
     address: &PostgresAddress,
     token_hash: &str,
     note: &ConfirmedNote,
-) -> Result<Connection> {
+) -> Result<PgConnection> {
     loop {
         let connection = match until_reached(|| connect_to_write(address)) {
             // It has been reported.
@@ -99,36 +107,34 @@ pub(in crate::store) fn wait_for_lock(
     }
 }
 
-fn wait_with(connection: &Connection, token_hash: &str, note: &ConfirmedNote) -> Result<()> {
-    // The schema of an older version has no such table, or no such column, until a hub of this version has been the leader.
-    let columns = "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('hubs') AND attname IN ('token_hash', 'confirmed')";
-    let (mut is_entered, mut has_said) = (false, false);
+fn wait_with(connection: &PgConnection, token_hash: &str, note: &ConfirmedNote) -> Result<()> {
+    let mut is_entered = false;
     loop {
-        let found = if has_said {
-            2
-        } else {
-            connection.number(columns)?
-        };
-        if found > 0 && !is_entered || found > 1 && !has_said {
+        // A new database has no schema until its first hub leads.
+        if !is_entered && connection.number(HAS_TABLES)? == 1 {
+            refuse_unreleased(connection)?;
+            // The server uses process ids again, and the leader accepts the token of each row whose
+            // id is in use. So rows of sessions that have ended are removed.
             connection
                 .prepare("DELETE FROM hubs WHERE backend NOT IN (SELECT pid FROM pg_stat_activity)")
                 .execute([])?;
             let own = i64::from(connection.backend);
             connection
-                .prepare("INSERT INTO hubs (backend, token_hash) VALUES (?1, ?2) ON CONFLICT (backend) DO UPDATE SET token_hash = ?2")
-                .execute(crate::store::db::params![own, token_hash])?;
+                .prepare(
+                    "INSERT INTO hubs (backend, token_hash, confirmed) VALUES (?1, ?2, ?3)
+                     ON CONFLICT (backend) DO UPDATE SET token_hash = ?2, confirmed = ?3",
+                )
+                .execute(crate::store::db::params![
+                    own,
+                    token_hash,
+                    to_text(&note.known())
+                ])?;
             is_entered = true;
-            if found > 1 {
-                connection
-                    .prepare("UPDATE hubs SET confirmed = ?2 WHERE backend = ?1")
-                    .execute(crate::store::db::params![own, to_text(&note.known())])?;
-                has_said = true;
-            }
         }
         let began = Instant::now();
         match lock_within(
             connection,
-            if has_said {
+            if is_entered {
                 LOCK_WAIT_MS
             } else {
                 FIRST_LOCK_WAIT_MS
@@ -143,7 +149,7 @@ fn wait_with(connection: &Connection, token_hash: &str, note: &ConfirmedNote) ->
 }
 
 /// Reads what the hubs on standby know to be confirmed.
-pub(in crate::store) fn known_to_others(connection: &Connection) -> Result<Vec<Confirmed>> {
+pub(in crate::store) fn known_to_others(connection: &PgConnection) -> Result<Vec<Confirmed>> {
     let mut statement = connection.prepare("SELECT confirmed FROM hubs JOIN pg_stat_activity ON pid = backend WHERE confirmed IS NOT NULL");
     let mut rows = statement.query([])?;
     let mut known = Vec::new();
@@ -155,7 +161,7 @@ pub(in crate::store) fn known_to_others(connection: &Connection) -> Result<Vec<C
 
 /// The session in which the leader sends its heartbeats.
 pub(in crate::store) struct Heartbeat {
-    connection: Connection,
+    connection: PgConnection,
     channel: String,
 }
 
@@ -184,7 +190,8 @@ impl Heartbeat {
         })
     }
 
-    /// Notifies the other hubs. `generation` changes with the description of this hub. `confirmed`: what it has confirmed, as JSON.
+    /// Notifies the other hubs. `generation` changes with the description of this hub. `confirmed`:
+    /// what it has confirmed, as JSON.
     pub(in crate::store) fn send(
         &self,
         holder: i64,
@@ -205,7 +212,7 @@ impl Heartbeat {
             _ => None,
         };
         // The first heartbeats are sent before a new store has its schema.
-        if self.connection.number(HAS_HISTORY)? == 0 {
+        if self.connection.number(HAS_TABLES)? == 0 {
             return Ok(HeartbeatReply {
                 holder,
                 ..HeartbeatReply::default()
@@ -246,7 +253,8 @@ fn text(value: ValueRef<'_>) -> String {
     }
 }
 
-/// Follows the leader until `report` returns `false`, and takes the lock away from one that is silent.
+/// Follows the leader until `report` returns `false`, and takes the lock away from one that is
+/// silent.
 pub(in crate::store) fn watch_leader(
     address: &PostgresAddress,
     note: &ConfirmedNote,
@@ -274,12 +282,13 @@ pub(in crate::store) fn watch_leader(
 }
 
 fn watch_with(
-    connection: &Connection,
+    connection: &PgConnection,
     note: &ConfirmedNote,
     report: &mut impl FnMut(LeaderStatus) -> bool,
 ) -> Result<()> {
+    // Before the first query, so that a notification between the query and the wait is received.
     connection.run(&format!("LISTEN {}", channel(connection)?))?;
-    if connection.number(HAS_HISTORY)? > 0 {
+    if connection.number(HAS_TABLES)? > 0 {
         note.follow(&history(connection)?.0);
     }
     let mut received: Option<String> = None;
@@ -315,6 +324,7 @@ fn watch_with(
             }
             None => {
                 let current = current_holder(connection)?;
+                // A hub that got the lock since has the whole time for its first heartbeat.
                 if let (Some(silent), true) = (current, current == holder) {
                     end_session(connection, silent)?;
                 }
@@ -327,7 +337,7 @@ fn watch_with(
     }
 }
 
-fn current_holder(connection: &Connection) -> Result<Option<i64>> {
+fn current_holder(connection: &PgConnection) -> Result<Option<i64>> {
     match connection.number(&format!(
         "SELECT l.pid::bigint FROM pg_locks l WHERE {}",
         held_lock()
@@ -339,7 +349,8 @@ fn current_holder(connection: &Connection) -> Result<Option<i64>> {
 }
 
 /// Ends the session of a hub that shares the store, so that the next waiting hub gets the lock.
-fn end_session(connection: &Connection, holder: i64) -> Result<()> {
+fn end_session(connection: &PgConnection, holder: i64) -> Result<()> {
+    // A hub that does not share the store sends no heartbeats, so its silence means nothing.
     if !matches!(leader_status(connection)?, LeaderStatus::Leader(_)) {
         return Ok(());
     }
@@ -348,6 +359,8 @@ fn end_session(connection: &Connection, holder: i64) -> Result<()> {
         silent_ms = SILENCE_MAX.as_millis(),
         "the leader is silent: its session is ended"
     );
+    // Only while it has the lock: the session may have ended since, and its process id may belong
+    // to another one.
     let ended = format!(
         "SELECT count(pg_terminate_backend(l.pid)) FROM pg_locks l WHERE l.pid = {holder} AND {}",
         held_lock()
@@ -355,7 +368,7 @@ fn end_session(connection: &Connection, holder: i64) -> Result<()> {
     connection.number(&ended).map(|_| ())
 }
 
-fn leader_status(connection: &Connection) -> Result<LeaderStatus> {
+fn leader_status(connection: &PgConnection) -> Result<LeaderStatus> {
     let Some(holder) = current_holder(connection)? else {
         return Ok(LeaderStatus::NoLeader);
     };

@@ -1,8 +1,9 @@
 //! The PostgreSQL engine. The only module that names its driver.
 //!
-//! One session writes. It holds a session lock, so that only one hub uses the store, and each of its transactions checks and
-//! advances a row (`hub`): the epoch that the lock began, and the number of the transaction. After a lost connection, the row
-//! tells whether the transaction was committed.
+//! One session writes. It holds a session lock, so that only one hub uses the store, and each of
+//! its transactions checks and advances a row (`hub`): the epoch that the lock began, and the
+//! number of the transaction. After a lost connection, the row tells whether the transaction was
+//! committed.
 
 mod address;
 mod ahead;
@@ -22,11 +23,11 @@ use super::values::wrong_count;
 use super::{Bind, Error, Params, Result, Value, ValueRef};
 use crate::store::confirmed::ConfirmedNote;
 use adjutant_core::confirmed::Reached;
-use ahead::{Ahead, Read, Reply};
+use ahead::{Ahead, Read, RowsAhead};
 use deferred::{Deferred, run_text};
 use futures::TryStreamExt;
 use numbers::Numbers;
-use session::Session;
+use session::PgSession;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -53,7 +54,7 @@ pub(super) fn tables() -> impl Iterator<Item = &'static str> {
             .next()
             .map(|name| name.trim_matches('"'))
     };
-    open::schema().flat_map(str::lines).filter_map(name)
+    open::SCHEMA.lines().filter_map(name)
 }
 
 /// Replaces NUL characters, which PostgreSQL does not store.
@@ -61,17 +62,19 @@ pub(super) fn without_nul(text: &str) -> String {
     text.replace('\0', "\u{FFFD}")
 }
 
-/// The problem of an address at which sessions are shared, so that locks and prepared statements would not stay with theirs.
+/// The problem of an address at which sessions are shared, so that locks and prepared statements
+/// would not stay with theirs.
 const POOLER: &str = "a connection pooler (such as PgBouncer) answers at this address, and a hub needs sessions of its own: name the server itself";
 /// How much earlier than its deadline a statement may be interrupted by it.
 const DEADLINE_SLACK: Duration = Duration::from_millis(50);
 
-/// This long after the last read began, a read checks first whether the connection still works: a new one can then replace it.
+/// This long after the last read began, a read checks first whether the connection still works: a
+/// new one can then replace it.
 const CHECKED_AFTER: Duration = Duration::from_millis(100);
 
 /// A connection to the server.
-pub(in crate::store) struct Connection {
-    session: Session,
+pub(in crate::store) struct PgConnection {
+    session: PgSession,
     /// The process that serves the session.
     backend: i32,
     /// The epoch of the session lock. `None`: this connection only reads.
@@ -104,8 +107,8 @@ enum State {
     InTransaction,
     /// A statement has failed. The transaction can only be rolled back, whole or to the savepoint.
     Failed,
-    /// A deferred statement has failed. The transaction can only be rolled back as a whole, because the statement may be from before
-    /// the savepoint.
+    /// A deferred statement has failed. The transaction can only be rolled back as a whole, because
+    /// the statement may be from before the savepoint.
     Doomed,
     /// The connection is unusable.
     Lost,
@@ -117,8 +120,8 @@ struct Prepared {
     forms: Vec<ServerStatement>,
 }
 
-impl Connection {
-    fn new(session: Session) -> Result<Self> {
+impl PgConnection {
+    fn new(session: PgSession) -> Result<Self> {
         let mut connection = Self {
             session,
             backend: 0,
@@ -201,7 +204,8 @@ impl Connection {
 
     /// Records what a result says about the session.
     fn note<T>(&self, result: Result<T>) -> Result<T> {
-        // Before its deadline, a statement is cancelled by an administrator or by a timeout of the role.
+        // Before its deadline, a statement is cancelled by an administrator or by a timeout of the
+        // role.
         let is_cancelled = matches!(result, Err(Error::Interrupted)) && !self.is_late();
         let result = if is_cancelled {
             Err(Error::Lost(
@@ -301,7 +305,8 @@ impl Connection {
             return Err(error);
         }
         self.store_numbers()?;
-        // The server must have confirmed the epoch, and the changes of single rows, before it may commit.
+        // The server must have confirmed the epoch, and the changes of single rows, before it may
+        // commit.
         if self.deferred.borrow().iter().any(Deferred::is_checked) {
             self.flush()?;
         }
@@ -510,8 +515,9 @@ impl Connection {
         Ok((self.form(sql, &bound.0)?, bound.0))
     }
 
-    /// Reads the rows of a query, or runs a statement that writes and waits for the number of changed rows.
-    fn fetch(&self, sql: &str, values: impl Params) -> Result<(Reply, u64)> {
+    /// Reads the rows of a query, or runs a statement that writes and waits for the number of
+    /// changed rows.
+    fn fetch(&self, sql: &str, values: impl Params) -> Result<(RowsAhead, u64)> {
         if self.ahead.is_announcing() {
             return Err(self.ahead.announce(sql, values));
         }
@@ -623,7 +629,8 @@ impl Connection {
     }
 }
 
-/// Sends a query when it is first polled. Returns its rows, and the number of rows that it returned or changed.
+/// Sends a query when it is first polled. Returns its rows, and the number of rows that it returned
+/// or changed.
 async fn query(
     client: &Client,
     form: &ServerStatement,
@@ -668,7 +675,7 @@ impl Bind for Bound {
 
 /// A statement. It is prepared with the types of its first values.
 pub(super) struct Statement<'c> {
-    connection: &'c Connection,
+    connection: &'c PgConnection,
     sql: String,
 }
 
@@ -700,7 +707,7 @@ impl Statement<'_> {
 
 /// The rows of a query, all of which were received.
 pub(super) struct Rows {
-    rows: Reply,
+    rows: RowsAhead,
     next: usize,
 }
 
@@ -716,11 +723,22 @@ impl Rows {
 pub(super) struct Row<'a>(&'a ServerRow);
 
 impl<'a> Row<'a> {
+    pub(super) fn width(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(super) fn name(&self, column: usize) -> &str {
+        self.0
+            .columns()
+            .get(column)
+            .map_or("", |column| column.name())
+    }
+
     pub(super) fn value(&self, column: usize) -> Result<ValueRef<'a>> {
         let raw: Raw<'a> = self
             .0
             .try_get(column)
             .map_err(|error| Error::Other(error.to_string()))?;
-        raw.value().map_err(Error::Other)
+        raw.value()
     }
 }

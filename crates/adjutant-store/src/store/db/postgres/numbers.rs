@@ -1,5 +1,6 @@
-//! The numbers of new rows. The session that writes is the only one that numbers rows, so it counts by itself, without asking the server
-//! for each number. The counters are stored with the transaction that used them.
+//! The numbers of new rows. The session that writes is the only one that numbers rows, so it counts
+//! by itself, without asking the server for each number. The counters are stored with the
+//! transaction that used them.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -47,7 +48,8 @@ impl Numbers {
         );
     }
 
-    /// Returns the tables with numbers that were counted and not stored, with the last number of each.
+    /// Returns the tables with numbers that were counted and not stored, with the last number of
+    /// each.
     pub(super) fn to_store(&self) -> Vec<(String, i64)> {
         self.counters
             .borrow_mut()
@@ -65,7 +67,8 @@ impl Numbers {
             .collect()
     }
 
-    /// Prepares for a statement that numbers rows on the server or reads the counters. Returns what must be stored before it.
+    /// Prepares for a statement that numbers rows on the server or reads the counters. Returns what
+    /// must be stored before it.
     pub(super) fn yield_to(&self, sql: &str) -> Vec<(String, i64)> {
         let sql = sql.trim_start();
         if sql.contains("sqlite_sequence") {
@@ -110,13 +113,15 @@ impl Numbers {
             .for_each(|counter| counter.is_stored = false);
     }
 
-    /// Forgets all numbers, because the transaction was rolled back or another statement may have used numbers.
+    /// Forgets all numbers, because the transaction was rolled back or another statement may have
+    /// used numbers.
     pub(super) fn forget(&self) {
         self.counters.borrow_mut().clear();
     }
 }
 
-/// Returns the table into which a statement inserts one row of values, and the statement with the row's number as an additional last value.
+/// Returns the table into which a statement inserts one row of values, and the statement with the
+/// row's number as an additional last value.
 pub(super) fn with_number<'s>(
     sql: &'s str,
     column: &str,

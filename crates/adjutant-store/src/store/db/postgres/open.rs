@@ -2,35 +2,19 @@
 
 use super::address::Address;
 use super::history::{LEADS_KEPT, check, history, lead_id};
-use super::session::Session;
-use super::{Connection, State};
+use super::session::PgSession;
+use super::{PgConnection, State};
 use crate::config::PostgresAddress;
 use crate::store::confirmed::ConfirmedNote;
 use crate::store::db::{Error, Result};
+use crate::store::migrations::{MIGRATIONS, Migration, missing, newest};
 use crate::trace::RepeatedFailures;
 use adjutant_core::confirmed::History;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The schema of the first version on a server.
-const SCHEMA: &str = include_str!("schema.sql");
-/// Its version. The numbers are those of the migrations for SQLite.
-const SCHEMA_VERSION: i64 = 14;
-/// One entry for each later version, oldest first. Entries are never changed, only added.
-const MIGRATIONS: [&str; 10] = [
-    include_str!("migrations/0015.sql"),
-    include_str!("migrations/0016.sql"),
-    include_str!("migrations/0017.sql"),
-    include_str!("migrations/0018.sql"),
-    include_str!("migrations/0019.sql"),
-    include_str!("migrations/0020.sql"),
-    include_str!("migrations/0021.sql"),
-    include_str!("migrations/0022.sql"),
-    include_str!("migrations/0023.sql"),
-    include_str!("migrations/0024.sql"),
-];
-/// The newest version.
-const VERSION: i64 = SCHEMA_VERSION + MIGRATIONS.len() as i64;
+/// The newest schema.
+pub(in crate::store) const SCHEMA: &str = include_str!("schema.sql");
 /// The oldest supported version of the server.
 const SERVER_MIN: i64 = 150_000;
 /// `adjt`, the class of the session lock. Its object is the schema.
@@ -38,7 +22,8 @@ pub(super) const LOCK_CLASS: i32 = 0x6164_6a74;
 /// The schema, as the object of the lock.
 pub(super) const SCHEMA_ID: &str =
     "(SELECT oid::bigint::int FROM pg_namespace WHERE nspname = current_schema())";
-/// How long opening waits until another session has released the lock: that of a hub that was killed ends within it.
+/// How long opening waits until another session has released the lock: that of a hub that was
+/// killed ends within it.
 const LOCK_TIMEOUT_MS: u32 = 5_000;
 /// The problem of a hub whose store another hub uses since.
 const TAKEN_OVER: &str = "another hub has used the store meanwhile; stop this one";
@@ -56,7 +41,7 @@ pub(in crate::store) struct Replaced {
     pub(in crate::store) transaction: i64,
 }
 
-impl Connection {
+impl PgConnection {
     /// Returns what a new session needs to replace this one. `None`: it does not write.
     pub(in crate::store) fn replaced(&self) -> Option<Replaced> {
         Some(Replaced {
@@ -68,22 +53,26 @@ impl Connection {
     }
 }
 
-/// Opens the session that writes, creates the schema and takes the session lock. Waits for a server that cannot be reached.
+/// Opens the session that writes, creates the schema and takes the session lock. Waits for a server
+/// that cannot be reached.
 pub(in crate::store) fn writable(
     address: &PostgresAddress,
     replaced: Option<&Replaced>,
     note: &Arc<ConfirmedNote>,
-) -> Result<Connection> {
+) -> Result<PgConnection> {
     until_reached(|| lead(address, replaced, note))
 }
 
-/// Makes a session that holds the lock the one that writes. `leader`: how this hub describes itself to others that share the store, as JSON.
+/// Makes a session that holds the lock the one that writes. `leader`: how this hub describes itself
+/// to others that share the store, as JSON.
 pub(in crate::store) fn begin_lead(
-    connection: Connection,
+    connection: PgConnection,
     leader: Option<&str>,
     note: &Arc<ConfirmedNote>,
-) -> Result<Connection> {
-    prepare_schema(&connection)?;
+) -> Result<PgConnection> {
+    prepare_schema(&connection, &MIGRATIONS)?;
+    // All parts of this statement see the rows from before it, so `ended` stores the transaction
+    // number that `begun` sets to 0.
     let epoch = connection
         .prepare(&format!(
             "WITH ended AS (UPDATE leads SET last = hub.transaction FROM hub WHERE leads.epoch = hub.epoch),
@@ -97,7 +86,7 @@ pub(in crate::store) fn begin_lead(
 }
 
 /// Returns the history of the store, and its secret.
-pub(in crate::store) fn history_of(connection: &Connection) -> Result<(History, String)> {
+pub(in crate::store) fn history_of(connection: &PgConnection) -> Result<(History, String)> {
     history(connection)
 }
 
@@ -105,10 +94,12 @@ pub(in crate::store) fn history_of(connection: &Connection) -> Result<(History, 
 pub(in crate::store) fn read_only(
     address: &PostgresAddress,
     note: Option<&ConfirmedNote>,
-) -> Result<Connection> {
+) -> Result<PgConnection> {
     until_reached(|| {
         let connection = connect(address)?;
         if let Some(note) = note {
+            // Before `check`: a replica that lags behind would look like a database that was set
+            // back.
             if connection.number("SELECT pg_is_in_recovery()::int")? != 0 {
                 return Err(Error::Lost("the server follows another server".to_owned()));
             }
@@ -154,14 +145,15 @@ pub(super) fn until_reached<T>(mut open: impl FnMut() -> Result<T>) -> Result<T>
     }
 }
 
-pub(super) fn connect(address: &PostgresAddress) -> Result<Connection> {
+pub(super) fn connect(address: &PostgresAddress) -> Result<PgConnection> {
     let name = format!(
         "adj on {} (pid {})",
         rustix::system::uname().nodename().to_string_lossy(),
         std::process::id()
     );
-    let address = address.clone().with_password().map_err(Error::Other)?;
-    let connection = Connection::new(Session::connect(&Address::new(&address, &name))?)?;
+    let address = address.clone().with_password();
+    let address = address.map_err(|error| Error::Other(error.to_string()))?;
+    let connection = PgConnection::new(PgSession::connect(&Address::new(&address, &name))?)?;
     let version = connection.number("SELECT current_setting('server_version_num')::bigint")?;
     if version < SERVER_MIN {
         return Err(Error::Other(format!(
@@ -174,9 +166,11 @@ pub(super) fn connect(address: &PostgresAddress) -> Result<Connection> {
             "the database is not encoded in UTF8".to_owned(),
         ));
     }
-    // The server notices a hub whose machine or network has failed, or that is suspended in a transaction: its locks would delay others for hours.
-    // A stronger setting of the server, such as remote_apply, stays. Statements are planned once, as for SQLite: they name the constants that
-    // matter to partial indexes. Many are planned while their tables are small, so indexes are preferred whatever the server knows of sizes.
+    // The server notices a hub whose machine or network has failed, or that is suspended in a
+    // transaction: its locks would delay others for hours. A stronger setting of the server, such
+    // as remote_apply, stays. Statements are planned once, as for SQLite: they name the constants
+    // that matter to partial indexes. Many are planned while their tables are small, so indexes are
+    // preferred whatever the server knows of sizes.
     connection.run(
         "SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') IN ('off', 'local');
          SET plan_cache_mode = force_generic_plan; SET enable_seqscan = off; SET jit = off;
@@ -189,7 +183,7 @@ pub(super) fn connect(address: &PostgresAddress) -> Result<Connection> {
 }
 
 /// Connects for writing.
-pub(super) fn connect_to_write(address: &PostgresAddress) -> Result<Connection> {
+pub(super) fn connect_to_write(address: &PostgresAddress) -> Result<PgConnection> {
     let connection = connect(address)?;
     if connection.number(
         "SELECT (pg_is_in_recovery() OR current_setting('transaction_read_only') = 'on')::int",
@@ -204,10 +198,12 @@ fn lead(
     address: &PostgresAddress,
     replaced: Option<&Replaced>,
     note: &Arc<ConfirmedNote>,
-) -> Result<Connection> {
+) -> Result<PgConnection> {
     let connection = connect_to_write(address)?;
     if let Some(replaced) = replaced {
-        // The server may not have noticed that the old connection is gone.
+        // The server may not have noticed that the old connection is gone. It may also have given
+        // the process id to another session, so the name is compared, which contains the id of this
+        // process.
         connection.run(&format!(
             "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity
              WHERE pid = {} AND datname = current_database() AND usename = current_user AND application_name = current_setting('application_name')",
@@ -218,8 +214,9 @@ fn lead(
         lock(&connection)?;
         return begin_lead(connection, None, note);
     };
-    // The lock was free for a moment: another hub may use the store since. One that does so in a database that was set back may have the same epoch.
-    let is_same = |connection: &Connection| {
+    // The lock was free for a moment: another hub may use the store since. One that does so in a
+    // database that was set back may have the same epoch.
+    let is_same = |connection: &PgConnection| {
         check(connection, note)?;
         let sql = format!(
             "SELECT epoch FROM hub JOIN leads USING (epoch) WHERE epoch = {} AND id = '{}'",
@@ -234,6 +231,8 @@ fn lead(
         let epoch = connection.number("SELECT epoch FROM hub")?;
         return ready(connection, epoch, replaced.lead.clone(), note);
     }
+    // Before the lock, so that a hub that was replaced need not wait for the lock of the next
+    // leader. After it, because another hub may have led in between.
     is_same(&connection)?;
     lock(&connection).map_err(|error| {
         if let Error::Other(holder) = error {
@@ -253,11 +252,11 @@ pub(in crate::store) fn taken_over() -> Error {
 
 /// Returns a session that writes in an epoch, as a lead.
 fn ready(
-    mut connection: Connection,
+    mut connection: PgConnection,
     epoch: i64,
     lead: String,
     note: &Arc<ConfirmedNote>,
-) -> Result<Connection> {
+) -> Result<PgConnection> {
     connection.epoch = Some(epoch);
     connection.lead = lead;
     connection.note = Some(Arc::clone(note));
@@ -269,7 +268,7 @@ fn ready(
 }
 
 /// Takes the session lock of the schema, which the server releases when this session ends.
-fn lock(connection: &Connection) -> Result<()> {
+fn lock(connection: &PgConnection) -> Result<()> {
     let Err(error) = lock_within(connection, LOCK_TIMEOUT_MS) else {
         return Ok(());
     };
@@ -308,21 +307,32 @@ fn lock(connection: &Connection) -> Result<()> {
 }
 
 /// Takes the session lock within a time.
-pub(super) fn lock_within(connection: &Connection, limit_ms: u32) -> Result<()> {
+pub(super) fn lock_within(connection: &PgConnection, limit_ms: u32) -> Result<()> {
     connection.run(&format!("SET lock_timeout = {limit_ms}"))?;
     let locked = connection.run(&format!(
         "SELECT pg_advisory_lock({LOCK_CLASS}, {SCHEMA_ID})"
     ));
+    // Also after a failure: the session is used further, and its later statements have no such
+    // limit.
     connection.run("SET lock_timeout = 0")?;
     locked.map(|_| ())
 }
 
-/// Creates the schema in an empty database, migrates an older one, and refuses a foreign or newer one.
-fn prepare_schema(connection: &Connection) -> Result<()> {
+/// Creates the schema in an empty database, migrates an older one, and refuses a foreign or newer
+/// one.
+pub(in crate::store) fn prepare_schema(
+    connection: &PgConnection,
+    migrations: &[Migration],
+) -> Result<()> {
     let tables =
         connection.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema()")?;
     if tables == 0 {
-        create_schema(connection)?;
+        let makes = newest(migrations);
+        // In one transaction: a hub that is killed here leaves no tables, and the next one starts
+        // again.
+        return connection.execute_batch(&format!(
+            "BEGIN; {SCHEMA} INSERT INTO hub (one, schema_version, epoch, transaction) VALUES (1, {makes}, 0, 0); COMMIT"
+        ));
     }
     let is_ours =
         connection.number("SELECT count(*) FROM pg_tables WHERE schemaname = current_schema() AND tablename IN ('hub', 'runs', 'events')")?;
@@ -331,47 +341,41 @@ fn prepare_schema(connection: &Connection) -> Result<()> {
             "the database contains other tables: give Adjutant a database of its own".to_owned(),
         ));
     }
-    let found = connection.number("SELECT version FROM hub")?;
-    if found > VERSION {
-        return Err(Error::Other(format!(
-            "the database was written by a newer version of adj (schema {found}, this one knows {VERSION}): use that version"
-        )));
-    }
-    if found < SCHEMA_VERSION {
-        return Err(Error::Other(format!(
-            "the database has schema {found}, and this version of adj cannot migrate it to {VERSION}"
-        )));
-    }
-    for (migration, next) in MIGRATIONS
-        .iter()
-        .zip(SCHEMA_VERSION + 1..)
-        .filter(|(_, next)| *next > found)
-    {
+    refuse_unreleased(connection)?;
+    let found = connection.number("SELECT schema_version FROM hub")?;
+    let needed = missing(found, migrations).map_err(|newer| {
+        Error::Other(format!(
+            "the database was written by a newer version of adj (schema {}, this one knows {}): use that version",
+            newer.found, newer.known
+        ))
+    })?;
+    for (migration, makes) in needed {
         connection.execute_batch(&format!(
-            "BEGIN; {migration} UPDATE hub SET version = {next}; COMMIT"
+            "BEGIN; {} UPDATE hub SET schema_version = {makes}; COMMIT",
+            migration.postgres
         ))?;
     }
     Ok(())
 }
 
-fn create_schema(connection: &Connection) -> Result<()> {
-    connection
-        .execute_batch(&format!("BEGIN; {SCHEMA} INSERT INTO hub (one, version, epoch, transaction) VALUES (1, {SCHEMA_VERSION}, 0, 0); COMMIT"))
-}
-
-/// Returns the schema of the newest version, in parts.
-pub(super) fn schema() -> impl Iterator<Item = &'static str> {
-    std::iter::once(SCHEMA).chain(MIGRATIONS)
-}
-
-/// Creates the schema of the first version in an empty database.
-#[cfg(test)]
-pub(in crate::store) fn first_version(address: &PostgresAddress) -> Result<()> {
-    create_schema(&connect(address)?)
+/// Refuses a database with tables of a version before the first release.
+///
+/// # Errors
+/// It is one.
+pub(super) fn refuse_unreleased(connection: &PgConnection) -> Result<()> {
+    let versions = connection.number(
+        "SELECT count(*) FROM pg_attribute WHERE attrelid = to_regclass('hub') AND attname = 'schema_version'",
+    )?;
+    if versions == 0 {
+        return Err(Error::Other(
+            "the database was written by an unreleased version of adj, whose stores this version cannot open: use another database".to_owned(),
+        ));
+    }
+    Ok(())
 }
 
 /// Connects without a schema and a lock.
 #[cfg(any(test, feature = "testing"))]
-pub(in crate::store) fn unmanaged(address: &PostgresAddress) -> Result<Connection> {
+pub(in crate::store) fn unmanaged(address: &PostgresAddress) -> Result<PgConnection> {
     connect(address)
 }

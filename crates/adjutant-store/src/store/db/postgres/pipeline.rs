@@ -1,11 +1,13 @@
-//! Pipelined statements. The driver ends each statement with a `Sync`, at which the server writes to its socket and wakes this process.
-//! Between statements that are sent together it is left out, and the driver receives the `ReadyForQuery` that it waits for from here.
+//! Pipelined statements. The driver ends each statement with a `Sync`, at which the server writes
+//! to its socket and wakes this process. Between statements that are sent together it is left out,
+//! and the driver receives the `ReadyForQuery` that it waits for from here.
 //!
-//! If a statement fails, the server skips the rest up to the next `Sync`. The driver then receives the error that the server returns for
-//! statements of a failed transaction. A simple query always has a `Sync` before it, because it may be a rollback, which must not be skipped.
+//! If a statement fails, the server skips the rest up to the next `Sync`. The driver then receives
+//! the error that the server returns for statements of a failed transaction. A simple query always
+//! has a `Sync` before it, because it may be a rollback, which must not be skipped.
 //!
-//! Statements are sent together only within a transaction: outside of one, the server would commit them together, after the driver has learned
-//! that the first one is complete. COPY is not used.
+//! Statements are sent together only within a transaction: outside of one, the server would commit
+//! them together, after the driver has learned that the first one is complete. COPY is not used.
 
 use std::collections::VecDeque;
 use std::io;
@@ -47,7 +49,8 @@ enum Request {
     Continued,
 }
 
-/// The process of the server that serves a session, as the server announces it when the session begins. 0: not yet.
+/// The process of the server that serves a session, as the server announces it when the session
+/// begins. 0: not yet.
 #[derive(Debug, Clone, Default)]
 pub(super) struct AnnouncedBackend(Arc<AtomicI32>);
 
@@ -126,6 +129,8 @@ impl Sent {
         match kind {
             b'S' => {
                 requests.push_back(Request::Ended);
+                // Only the reply to an `Execute` has an end from which `end_message` can make the
+                // `ReadyForQuery`. A `Parse` without its `Sync` would leave the driver waiting.
                 self.holds_sync = self.current == *b"BE";
                 self.current.clear();
                 if self.holds_sync {
@@ -207,6 +212,8 @@ impl Received {
                 self.ready.extend_from_slice(&READY);
                 requests.pop_front();
             }
+            // The server sends nothing for the statements that it skips, and the driver waits for a
+            // reply to each.
             (b'E', Some(Request::Continued)) => {
                 self.ready.extend_from_slice(&READY);
                 requests.pop_front();
@@ -216,7 +223,8 @@ impl Received {
         }
     }
 
-    /// Replies to the requests that the server skips after an error. It sends the last `ReadyForQuery` itself.
+    /// Replies to the requests that the server skips after an error. It sends the last
+    /// `ReadyForQuery` itself.
     fn skip(&mut self, requests: &mut Requests) {
         while let Some(request) = requests.front().copied() {
             self.ready.push(b'E');
@@ -263,6 +271,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Pipelined<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // The driver flushes before it waits for replies. The server sends them only at a `Sync`,
+        // so a `Sync` that is still held back would let both sides wait.
         self.sent.end();
         ready!(self.poll_send(context))?;
         Pin::new(&mut self.inner).poll_flush(context)
@@ -332,7 +342,8 @@ mod tests {
         types
     }
 
-    /// Returns the types of the messages that the server receives, and the requests. The driver writes `chunk` bytes at a time.
+    /// Returns the types of the messages that the server receives, and the requests. The driver
+    /// writes `chunk` bytes at a time.
     fn sent(requests: &[Vec<u8>], chunk: usize) -> (String, Requests) {
         let (mut sent, mut open) = (
             Sent {

@@ -1,9 +1,11 @@
-//! One session with the server. The thread that waits for a reply reads and writes the socket, so a session needs no thread of its own.
+//! One session with the server. The thread that waits for a reply reads and writes the socket, so a
+//! session needs no thread of its own.
 
 use super::address::Address;
 use super::pipeline::{AnnouncedBackend, Pipelined};
 use super::socket::Socket;
 use crate::store::db::{Error, Result};
+use adjutant_core::units::duration;
 use futures::Stream;
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -25,7 +27,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const NOTIFICATIONS_MAX: usize = 64;
 
 /// A session.
-pub(super) struct Session {
+pub(super) struct PgSession {
     /// `None` while it is dropped.
     client: Option<Client>,
     /// `None` once the connection has ended: calls that wait for a reply then receive an error.
@@ -57,7 +59,7 @@ where
     }))
 }
 
-impl Session {
+impl PgSession {
     /// Connects and authenticates.
     pub(super) fn connect(address: &Address) -> Result<Self> {
         let socket = Socket::connect(address)
@@ -90,8 +92,8 @@ impl Session {
             Some(Err(error)) => return Err(of_server(&error)),
             None => {
                 return Err(Error::Lost(format!(
-                    "no connection within {} s",
-                    CONNECT_TIMEOUT.as_secs()
+                    "no connection within {}",
+                    duration::of(CONNECT_TIMEOUT)
                 )));
             }
         };
@@ -114,7 +116,8 @@ impl Session {
         })
     }
 
-    /// The process that serves this session, as it was announced when the session began. A pooler announces one of its own.
+    /// The process that serves this session, as it was announced when the session began. A pooler
+    /// announces one of its own.
     pub(super) fn announced_backend(&self) -> i32 {
         self.backend.get()
     }
@@ -144,8 +147,8 @@ impl Session {
             None => {
                 self.has_timed_out.set(true);
                 Err(Error::Lost(format!(
-                    "no reply from PostgreSQL within {} s",
-                    limit.as_secs()
+                    "no reply from PostgreSQL within {}",
+                    duration::of(limit)
                 )))
             }
         }
@@ -235,7 +238,7 @@ impl Session {
     }
 }
 
-impl Drop for Session {
+impl Drop for PgSession {
     fn drop(&mut self) {
         // Without a client, the driver tells the server that the session ends.
         self.client = None;
@@ -273,7 +276,8 @@ impl Progress {
         Context::from_waker(&self.waker)
     }
 
-    /// Waits for a future on this thread, which may belong to a runtime. `serve` reads and writes the socket. `None`: timed out.
+    /// Waits for a future on this thread, which may belong to a runtime. `serve` reads and writes
+    /// the socket. `None`: timed out.
     fn block_on<F: Future>(
         &self,
         future: F,
@@ -284,6 +288,7 @@ impl Progress {
         let mut future = pin!(future);
         let mut context = self.context();
         loop {
+            // Before the poll, so that a wake-up during it is not lost.
             self.flag.0.store(false, Ordering::Relaxed);
             if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
                 return Some(value);
@@ -304,8 +309,9 @@ impl Progress {
     }
 }
 
-/// Errors that pass: the server stops, starts, is read-only or has no room, or an administrator or a timeout of the role has ended the session or
-/// the transaction. The work is done again on another session.
+/// Errors that pass: the server stops, starts, is read-only or has no room, or an administrator or
+/// a timeout of the role has ended the session or the transaction. The work is done again on
+/// another session.
 const PASSING: [&str; 16] = [
     "25006", // read_only_sql_transaction
     "25P02", // in_failed_sql_transaction, after an error that another statement got
@@ -352,9 +358,11 @@ fn of_server(error: &tokio_postgres::Error) -> Error {
     }
 }
 
-/// Returns whether connecting again cannot help: no password, a certificate that is not trusted, or a server without TLS.
+/// Returns whether connecting again cannot help: no password, a certificate that is not trusted, or
+/// a server without TLS.
 fn is_permanent(error: &tokio_postgres::Error) -> bool {
-    // The driver has the kind only in its message. TLS reports a refused certificate as invalid data.
+    // The driver has the kind only in its message. TLS reports a refused certificate as invalid
+    // data.
     let is_of = |kind: &str| error.to_string().starts_with(kind);
     let io =
         std::error::Error::source(error).and_then(|cause| cause.downcast_ref::<std::io::Error>());

@@ -1,10 +1,10 @@
-//! The socket of a session, without a runtime: the thread that waits for a reply reads and writes it.
+//! The socket of a session, without a runtime: the thread that waits for a reply reads and writes
+//! it.
 
 use super::address::Address;
-use crate::tcp;
+use crate::{sock, tcp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, socket_with};
 use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -40,7 +40,7 @@ impl Socket {
     /// Connects to the first address that accepts.
     pub(super) fn connect(address: &Address) -> io::Result<Self> {
         let stream = match address.directory() {
-            Some(directory) => Stream::Unix(connect_unix(&format!(
+            Some(directory) => Stream::Unix(sock::connect_without_blocking(&format!(
                 "{directory}/.s.PGSQL.{}",
                 address.port()
             ))?),
@@ -59,7 +59,8 @@ impl Socket {
         }
     }
 
-    /// Waits until the socket can be read, or written if that was awaited. Returns `false` at the time limit.
+    /// Waits until the socket can be read, or written if that was awaited. Returns `false` at the
+    /// time limit.
     pub(super) fn wait(&self, until: Instant) -> io::Result<bool> {
         loop {
             let left = until.saturating_duration_since(Instant::now());
@@ -101,19 +102,8 @@ fn connect_tcp(host: &str, port: u16) -> io::Result<TcpStream> {
     Err(problem)
 }
 
-/// Connects without waiting: a server whose queue is full refuses.
-fn connect_unix(path: &str) -> io::Result<UnixStream> {
-    let socket = socket_with(
-        AddressFamily::UNIX,
-        SocketType::STREAM,
-        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
-        None,
-    )?;
-    connect(&socket, &SocketAddrUnix::new(path)?)?;
-    Ok(UnixStream::from(socket))
-}
-
-/// Turns a result of the socket into that of a poll. The thread that polls waits for the socket itself, so no waker is kept.
+/// Turns a result of the socket into that of a poll. The thread that polls waits for the socket
+/// itself, so no waker is kept.
 fn polled<T>(result: io::Result<T>) -> Poll<io::Result<T>> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Poll::Pending,

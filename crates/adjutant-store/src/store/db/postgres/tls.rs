@@ -1,9 +1,9 @@
 //! TLS for connections to the server. Its certificate and name are always verified.
 
 use super::pipeline::{AnnouncedBackend, Pipelined};
+use crate::tls::Trust;
 use std::future::Future;
 use std::io;
-use std::path::PathBuf;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -12,11 +12,9 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream as Inner;
 use tokio_rustls::rustls::pki_types::ServerName;
 
-/// Which certificates are trusted.
 #[derive(Debug)]
 pub(super) struct Tls {
-    /// A file of CA certificates. `None`: those of the machine.
-    pub(super) root_certificates: Option<PathBuf>,
+    pub(super) trust: Trust,
 }
 
 impl Tls {
@@ -26,12 +24,8 @@ impl Tls {
         host: &str,
         backend: AnnouncedBackend,
     ) -> Result<Handshake, String> {
-        let connector = match &self.root_certificates {
-            Some(file) => crate::tls::connector_for(file)?,
-            None => crate::tls::connector()?,
-        };
         Ok(Handshake {
-            connector,
+            connector: self.trust.connector().map_err(|error| error.to_string())?,
             name: ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?,
             backend,
         })

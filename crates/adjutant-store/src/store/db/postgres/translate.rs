@@ -1,6 +1,7 @@
 //! Translates the store's SQL: parameters, and the hints that SQLite's planner needs.
 
-/// Converts a statement. `?1` becomes `$1`. Hints (`INDEXED BY`, and `CROSS JOIN` with a condition) are removed.
+/// Converts a statement. `?1` becomes `$1`. Hints (`INDEXED BY`, and `CROSS JOIN` with a condition)
+/// are removed.
 pub(super) fn translated(sql: &str) -> String {
     let mut out = String::with_capacity(sql.len());
     let mut rest = sql;
@@ -47,8 +48,8 @@ pub(super) fn translated(sql: &str) -> String {
     out
 }
 
-/// Gives text parameters the collation of the columns, so that the types of recursive queries agree. `is_text`: whether a
-/// parameter, counted from 1, is a text.
+/// Gives text parameters the collation of the columns, so that the types of recursive queries
+/// agree. `is_text`: whether a parameter, counted from 1, is a text.
 pub(super) fn with_collation(translated: &str, is_text: impl Fn(usize) -> bool) -> String {
     let mut out = String::with_capacity(translated.len() + 64);
     let mut is_quoted = false;

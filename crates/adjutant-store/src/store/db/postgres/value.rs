@@ -1,6 +1,6 @@
 //! Values in the binary format of PostgreSQL.
 
-use crate::store::db::{Value, ValueRef};
+use crate::store::db::{self, Value, ValueRef};
 use tokio_postgres::types::{FromSql, ToSql, Type};
 
 /// The type of a parameter for a value. `None`: it is inferred from the statement.
@@ -60,8 +60,11 @@ impl<'a> FromSql<'a> for Raw<'a> {
 }
 
 impl<'a> Raw<'a> {
-    /// Returns the value. `Err`: the store has no such type.
-    pub(super) fn value(self) -> Result<ValueRef<'a>, String> {
+    /// Returns the value.
+    ///
+    /// # Errors
+    /// The store has no such type.
+    pub(super) fn value(self) -> db::Result<ValueRef<'a>> {
         let Self::Value(of, raw) = self else {
             return Ok(ValueRef::Null);
         };
@@ -92,7 +95,7 @@ impl<'a> Raw<'a> {
             Type::BYTEA => Some(ValueRef::Blob(raw)),
             _ => None,
         };
-        value.ok_or_else(|| format!("a column has the unexpected type {of}"))
+        value.ok_or_else(|| db::Error::Other(format!("a column has the unexpected type {of}")))
     }
 }
 

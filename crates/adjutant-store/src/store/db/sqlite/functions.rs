@@ -1,4 +1,5 @@
-//! The functions of the store's SQL that no standard has under one name for all engines. PostgreSQL's are in its schema.
+//! The functions of the store's SQL that no standard has under one name for all engines.
+//! PostgreSQL's are in its schema.
 
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::{Connection, Error, Result};
@@ -24,7 +25,8 @@ pub(super) fn register(connection: &Connection) -> Result<()> {
         let text: Option<String> = of.get(0)?;
         Ok(text.map(|text| serde_json::from_str::<serde::de::IgnoredAny>(&text).is_ok()))
     })?;
-    // A path has the form `$.a.b`. A text is returned without its quotes, any other value as JSON, and `null` as NULL.
+    // A path has the form `$.a.b`. A text is returned without its quotes, any other value as JSON,
+    // and `null` as NULL.
     connection.create_scalar_function("json_text_at", 2, PURE, |of| {
         Ok(part(of)?.and_then(|part| match part {
             Value::Null => None,
@@ -35,7 +37,8 @@ pub(super) fn register(connection: &Connection) -> Result<()> {
     connection.create_scalar_function("json_part_at", 2, PURE, |of| {
         Ok(part(of)?.map(|part| part.to_string()))
     })?;
-    // Return the first argument with another value at the path, or as it is if the value's parent does not exist.
+    // Return the first argument with another value at the path, or as it is if the value's parent
+    // does not exist.
     connection.create_scalar_function("json_with_part", 3, PURE, |of| {
         let part: Option<String> = of.get(2)?;
         with(of, part.map_or(Ok(Value::Null), |part| json(&part))?)

@@ -1,6 +1,6 @@
 //! The write-ahead log of the database: its preallocation and its checkpoints.
 
-use super::Connection;
+use super::SqliteConnection;
 use crate::config::Home;
 use crate::files;
 use std::io::{Seek, SeekFrom, Write};
@@ -9,15 +9,16 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A checkpoint is due when the log has this many pages and no call waits.
 const CHECKPOINT_PAGES: u32 = 1000;
-/// A checkpoint is due at this many pages even if calls wait. They wait for it, so under load it is rare.
+/// A checkpoint is due at this many pages even if calls wait. They wait for it, so under load it is
+/// rare.
 const CHECKPOINT_PAGES_BUSY: u32 = 4000;
-/// The preallocated size of the log: the pages before a checkpoint without load, plus those of the commit that makes it
-/// due. Under load the log grows once, and keeps its size.
+/// The preallocated size of the log: the pages before a checkpoint without load, plus those of the
+/// commit that makes it due. Under load the log grows once, and keeps its size.
 pub(in crate::store) const PREALLOCATED_BYTES: u64 =
     32 + (CHECKPOINT_PAGES as u64 + 100) * (24 + 4096);
 
-/// The log as the writer uses it. Checkpoints run between transactions, after the replies: SQLite's own ones run within a
-/// commit, so its callers would wait for them.
+/// The log as the writer uses it. Checkpoints run between transactions, after the replies: SQLite's
+/// own ones run within a commit, so its callers would wait for them.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     /// The number of pages in the log after the last commit.
@@ -31,11 +32,12 @@ impl Log {
     }
 
     /// Runs a checkpoint if one is due. A failure, such as a full disk, leaves the log as it is.
-    pub(super) fn checkpoint(&self, connection: &Connection, is_idle: bool) {
+    pub(super) fn checkpoint(&self, connection: &SqliteConnection, is_idle: bool) {
         if !is_checkpoint_due(self.pages.load(Ordering::Relaxed), is_idle) {
             return;
         }
-        // Counted again by the next commit, which overwrites the log or, if a reader needs it, appends to it.
+        // Counted again by the next commit, which overwrites the log or, if a reader needs it,
+        // appends to it.
         self.pages.store(0, Ordering::Relaxed);
         let checkpoint = connection
             .prepare("PRAGMA wal_checkpoint(PASSIVE)")
@@ -55,8 +57,8 @@ fn is_checkpoint_due(pages: u32, is_idle: bool) -> bool {
         }
 }
 
-/// Extends the write-ahead log to its full size, so that a commit overwrites existing blocks and the file system
-/// need not record a new size. SQLite ignores the zeros after the last frame.
+/// Extends the write-ahead log to its full size, so that a commit overwrites existing blocks and
+/// the file system need not record a new size. SQLite ignores the zeros after the last frame.
 pub(in crate::store) fn preallocate(home: &Home) {
     if let Err(error) = lengthen(home) {
         tracing::warn!(%error, "the write-ahead log cannot be preallocated");
@@ -132,7 +134,7 @@ mod tests {
             length()
         );
         let intact: String = connection
-            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .read_row("PRAGMA integrity_check", [])
             .expect("a check");
         assert_eq!(intact, "ok");
     }

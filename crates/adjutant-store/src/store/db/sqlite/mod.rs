@@ -5,12 +5,11 @@ pub(in crate::store) mod log;
 
 use super::values::wrong_count;
 use super::{Bind, Error, Params, Result, ValueRef};
-use rusqlite::ErrorCode;
 use rusqlite::config::DbConfig;
-use rusqlite::ffi;
 use rusqlite::functions::FunctionFlags;
 use rusqlite::hooks::Wal;
 use rusqlite::types::{ToSql, ToSqlOutput, ValueRef as SqliteValue};
+use rusqlite::{ErrorCode, ffi};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,6 +21,9 @@ const DEADLINE_CHECK_OPS: i32 = 2_000;
 const BUSY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Before 3.51.3 a checkpoint could corrupt a WAL database.
 const VERSION_MIN: i32 = 3_051_003;
+
+/// The newest schema.
+pub(in crate::store) const SCHEMA: &str = include_str!("schema.sql");
 
 /// Lists the columns of a table.
 pub(super) const COLUMNS: &str = "SELECT name, NULL FROM pragma_table_info(?1)";
@@ -38,7 +40,7 @@ pub fn version() -> &'static str {
 pub(in crate::store) type TextFunction = (&'static str, fn(&str) -> String);
 
 /// A connection to a file.
-pub(in crate::store) struct Connection {
+pub(in crate::store) struct SqliteConnection {
     connection: rusqlite::Connection,
     /// Only of the connection that writes.
     log: Option<log::Log>,
@@ -51,8 +53,9 @@ pub(in crate::store) enum Mode {
     ReadOnly,
 }
 
-impl Connection {
-    /// Opens a file. Its statements are cached, up to a number of them, and may use these functions.
+impl SqliteConnection {
+    /// Opens a file. Its statements are cached, up to a number of them, and may use these
+    /// functions.
     pub(in crate::store) fn open(
         path: &Path,
         mode: Mode,
@@ -75,8 +78,8 @@ impl Connection {
             mode | rusqlite::OpenFlags::SQLITE_OPEN_NO_MUTEX,
         )?;
         connection.set_prepared_statement_cache_capacity(statements_max);
-        // With the planner's stability guarantee, SQLite does not prepare a statement again when a bound value could matter to a
-        // partial index.
+        // With the planner's stability guarantee, SQLite does not prepare a statement again when a
+        // bound value could matter to a partial index.
         connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
         connection.busy_timeout(BUSY_TIMEOUT)?;
         functions::register(&connection)?;
@@ -100,7 +103,8 @@ impl Connection {
         }
     }
 
-    /// Counts the pages in the write-ahead log after each commit. Replaces SQLite's own checkpoints.
+    /// Counts the pages in the write-ahead log after each commit. Replaces SQLite's own
+    /// checkpoints.
     pub(in crate::store) fn watch_log(&mut self) -> Result<()> {
         // This pragma removes the hook, so it comes first.
         self.connection
@@ -259,6 +263,14 @@ impl Rows<'_> {
 pub(super) struct Row<'a>(&'a rusqlite::Row<'a>);
 
 impl<'a> Row<'a> {
+    pub(super) fn width(&self) -> usize {
+        self.0.as_ref().column_count()
+    }
+
+    pub(super) fn name(&self, column: usize) -> &str {
+        self.0.as_ref().column_name(column).unwrap_or_default()
+    }
+
     #[inline]
     pub(super) fn value(&self, column: usize) -> Result<ValueRef<'a>> {
         Ok(match self.0.get_ref(column)? {

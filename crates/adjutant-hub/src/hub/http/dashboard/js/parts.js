@@ -2,12 +2,12 @@
 import { dialogCloses, dialogOpens } from "./keys.js";
 import { Component, computed, html, useEffect, useLayoutEffect, useMemo, useRef, useState } from "./lib.js";
 import { now, runs } from "./state.js";
-import { clean, count, duration, money } from "./text.js";
+import { age, clean, count, duration, money } from "./text.js";
 
 /** How long ago a time is. @param {{at: string, class?: string}} props */
 export function Age({ at, class: name }) {
     // A signal as a child: its text changes without rendering the component again.
-    const shown = useMemo(() => computed(() => duration(now.value - Date.parse(at))), [at]);
+    const shown = useMemo(() => computed(() => age(now.value - Date.parse(at))), [at]);
     return html`<time class=${name} datetime=${at} title=${at}>${shown}</time>`;
 }
 
@@ -24,7 +24,8 @@ const STATES = {
 /** The group of a run's state. @param {import("./contract.js").Run} run @returns {keyof typeof STATES} */
 export function kindOf(run) {
     if (run.state === "finished") {
-        if (run.outcome === "succeeded") return "done";
+        // A run has not succeeded if its acceptance command has not passed.
+        if (run.outcome === "succeeded") return run.acceptance && run.acceptance.passed !== true ? "failed" : "done";
         return run.outcome === "cancelled" ? "cancelled" : "failed";
     }
     if (run.pending_total > 0 || run.pending?.length > 0) return "needs";
@@ -34,7 +35,10 @@ export function kindOf(run) {
 
 /** @param {import("./contract.js").Run} run */
 export function stateWords(run) {
-    if (run.state === "finished") return run.outcome === "succeeded" ? "done" : String(run.outcome).replace("_", " ");
+    if (run.state === "finished") {
+        if (run.outcome !== "succeeded") return String(run.outcome).replace("_", " ");
+        return kindOf(run) === "done" ? "done" : "not accepted";
+    }
     if (run.pending?.length) return `asks ${run.pending.map((/** @type {import("./contract.js").Request} */ request) => request.number).join(", ")}`;
     if (run.reported) return `reports ${run.reported.status.replaceAll("_", " ")}${run.silent_since ? ", still alive" : ""}`;
     if (run.silent_since) return "silent";

@@ -111,8 +111,6 @@ async function askTabs() {
 
 /** Takes the code out of the address and signs in with it, or continues an earlier sign-in. Returns whether the tab is signed in. */
 export async function signIn() {
-    // Earlier versions kept the token here.
-    sessionStorage.removeItem("adj-token");
     const code = /^#code=([\w-]+)$/.exec(location.hash)?.[1];
     let problem = null;
     if (code) {

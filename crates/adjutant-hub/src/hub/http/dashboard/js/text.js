@@ -35,30 +35,37 @@ export function Said({ text }) {
     return html`<bdi class="said">${parts}</bdi>`;
 }
 
-/** @param {number} ms */
-export function duration(ms) {
-    const s = Math.max(0, Math.floor(ms / 1000));
-    if (s < 60) return `${s}s`;
-    if (s < 3600) return `${Math.floor(s / 60)}m`;
-    if (s < 86400) return both(`${Math.floor(s / 3600)}h`, Math.floor((s % 3600) / 60), "m");
-    return both(`${Math.floor(s / 86400)}d`, Math.floor((s % 86400) / 3600), "h");
+const UNITS = /** @type {const} */ ([["d", 86400], ["h", 3600], ["m", 60], ["s", 1]]);
+
+/** The largest unit of a duration and the one after it, as the command line writes them. @param {number} ms @param {number} [most] */
+export function duration(ms, most = 2) {
+    let rest = Math.max(0, Math.floor(ms / 1000));
+    const from = rest < 172800 ? 1 : 0;
+    const first = Math.max(from, UNITS.findIndex(([, unit]) => rest >= unit));
+    let shown = "";
+    for (const [name, unit] of UNITS.slice(first, first + most)) {
+        if (rest >= unit) shown += `${Math.floor(rest / unit)}${name}`;
+        rest %= unit;
+    }
+    return shown || "0s";
 }
 
-/** @param {string} most @param {number} rest @param {string} unit */
-function both(most, rest, unit) {
-    return rest > 0 ? `${most} ${rest}${unit}` : most;
+/** A duration in its largest unit. @param {number} ms */
+export function age(ms) {
+    return duration(ms, 1);
 }
 
 /** @param {number} bytes */
 export function size(bytes) {
-    if (bytes < 1024) return `${bytes} B`;
-    if (bytes < 1024 * 1024) return `${(bytes / 1024).toFixed(0)} KB`;
-    return `${(bytes / 1024 / 1024).toFixed(0)} MB`;
+    if (bytes < 1e6) return `${Math.ceil(bytes / 1e3)} kB`;
+    if (bytes < 1e9) return `${Math.floor(bytes / 1e6)} MB`;
+    return `${(Math.floor(bytes / 1e8) / 10).toFixed(1)} GB`;
 }
 
-/** @param {number} amount */
+/** Dollars to the cent; less than a cent exactly. @param {number} amount */
 export function money(amount) {
-    return new Intl.NumberFormat("en", { style: "currency", currency: "USD" }).format(amount);
+    if (amount < 0.01) return `$${Number(amount.toFixed(6))}`;
+    return `$${amount.toFixed(2)}`;
 }
 
 /** @param {string} time */

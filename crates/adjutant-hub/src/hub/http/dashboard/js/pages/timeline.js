@@ -2,7 +2,7 @@
 import { html, useRef, useState } from "../lib.js";
 import { Failure, RunLink, useRead } from "../parts.js";
 import { generation, history, lastEvent, now, runs } from "../state.js";
-import { count, duration } from "../text.js";
+import { age, count, duration } from "../text.js";
 import { Filter, matches } from "./board.js";
 
 const SPANS = [["10m", 600e3], ["1h", 3600e3], ["6h", 6 * 3600e3], ["1d", 86400e3], ["7d", 7 * 86400e3]];
@@ -104,7 +104,7 @@ export function Timeline() {
     return html`<div class="bar"><h1>Timeline</h1><p class="totals">${count(shown.length, "run", "runs")} · waited for a person: ${duration(waited)}</p>
             <div class="line" role="group" aria-label="Period">${SPANS.map(([label, ms]) => html`<button type="button" aria-pressed=${span === ms} onClick=${() => setSpan(Number(ms))}>${label}</button>`)}</div><${Filter} /></div>
         <${Legend} /><${Failure} error=${error} />
-        <table class="timeline"><caption class="unseen">Phases of the runs</caption><thead><tr><th scope="col">Run</th><th scope="col"><span class="ticks"><span>${duration(span)} ago</span><span>${duration(span / 2)} ago</span><span>now</span></span></th><th scope="col">Total</th></tr></thead>
+        <table class="timeline"><caption class="unseen">Phases of the runs</caption><thead><tr><th scope="col">Run</th><th scope="col"><span class="ticks"><span>${age(span)} ago</span><span>${duration(span / 2)} ago</span><span>now</span></span></th><th scope="col">Total</th></tr></thead>
             <tbody>${rows.map(({ run, spans }) => html`<tr key=${run.run_id} data-item="" tabindex="-1"><th scope="row"><${RunLink} run=${run.run_id} name=${run.name} open /></th><td><${Spans} spans=${spans.filter((part) => part.to > from)} from=${from} to=${to} /></td><td class="dim">${sums(spans)}</td></tr>`)}</tbody></table>
         ${rows.length === 0 && html`<p class="empty">No runs in this period.</p>`}
         ${shown.length > ROWS && html`<p class="dim">The newest ${ROWS} of ${shown.length}; filter for others.</p>`}`;

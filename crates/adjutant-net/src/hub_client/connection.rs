@@ -1,0 +1,496 @@
+//! A connection to a hub or a supervisor: HTTP/1.1, one call at a time, with few system calls. Both
+//! servers are Adjutant's and send `content-length`; a reply without it counts as a broken
+//! connection.
+
+use super::Client;
+use super::failure::CallFailure;
+use crate::config::Home;
+use crate::sock::{self, Stream};
+use adjutant_core::units::duration;
+use http::header::InvalidHeaderValue;
+use http::{HeaderValue, StatusCode};
+use httparse::{EMPTY_HEADER, Response, Status};
+use hyper::body::Bytes;
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
+use tokio::time::{Instant, Sleep};
+
+/// Largest head of a reply, in bytes.
+const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// Prefix of Adjutant's own headers.
+const OWN_HEADERS: &str = "adj-";
+/// Maximum number of headers that a reply may have.
+const HEADERS_MAX: usize = 32;
+/// Largest reply that is read, in bytes.
+const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Initial size of a buffer for a request or a reply.
+const MESSAGE_BYTES: usize = 4 * 1024;
+/// Bodies up to this size are copied into one buffer with their head.
+const BODY_BYTES_COPIED: usize = 16 * 1024;
+/// How long a hub may take to reply, in addition to the wait that a call requests. After that, the
+/// call is repeated with its key on another connection, so a lost reply delays the caller but never
+/// blocks it.
+pub(super) const NO_REPLY: Duration = if cfg!(test) {
+    Duration::from_millis(600)
+} else {
+    Duration::from_secs(15)
+};
+/// After this long without a reply, another connection checks whether the hub responds.
+const PRESENCE_CHECK_AFTER: Duration = if cfg!(test) {
+    Duration::from_millis(200)
+} else {
+    Duration::from_secs(3)
+};
+/// How often [`NO_REPLY`] is waited again for a hub that answers others: a repetition of the call
+/// would add to its work.
+const BUSY_WAITS_MAX: u32 = 20;
+/// How much later than requested the timer may fire, so that it need not be reset for every call.
+const TIMER_SLACK: Duration = if cfg!(test) {
+    Duration::ZERO
+} else {
+    Duration::from_secs(5)
+};
+
+/// An HTTP request.
+pub(super) struct Request {
+    head: Vec<u8>,
+    body: Bytes,
+}
+
+impl Request {
+    /// Creates a request for a path of the API.
+    pub(super) fn post(path: &str, body: Bytes) -> Self {
+        let mut head = Vec::with_capacity(MESSAGE_BYTES);
+        for part in [
+            "POST ",
+            path,
+            " HTTP/1.1\r\nhost: adj\r\ncontent-type: application/json\r\ncontent-length: ",
+        ] {
+            head.extend_from_slice(part.as_bytes());
+        }
+        head.extend_from_slice(body.len().to_string().as_bytes());
+        head.extend_from_slice(b"\r\n");
+        Self { head, body }
+    }
+
+    /// Adds a header.
+    ///
+    /// # Errors
+    /// The value is not valid in a header.
+    pub(super) fn header(mut self, name: &str, value: &str) -> Result<Self, InvalidHeaderValue> {
+        HeaderValue::from_str(value)?;
+        for part in [name, ": ", value, "\r\n"] {
+            self.head.extend_from_slice(part.as_bytes());
+        }
+        Ok(self)
+    }
+
+    async fn send(self, stream: &mut Stream) -> io::Result<()> {
+        let Self { mut head, body } = self;
+        head.extend_from_slice(b"\r\n");
+        if body.len() <= BODY_BYTES_COPIED {
+            head.extend_from_slice(&body);
+            return stream.write_all(&head).await;
+        }
+        stream.write_all(&head).await?;
+        stream.write_all(&body).await
+    }
+}
+
+/// A reply with any status.
+#[derive(Debug)]
+pub(super) struct RawReply {
+    pub(super) status: StatusCode,
+    pub(super) body: Bytes,
+    head: Vec<(String, String)>,
+}
+
+impl RawReply {
+    /// Returns the value of one of Adjutant's own headers.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.head
+            .iter()
+            .find(|(own, _)| own.eq_ignore_ascii_case(name))
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// The parsed head of a reply.
+struct Head {
+    status: StatusCode,
+    /// Where the body starts.
+    bytes: usize,
+    length: usize,
+    closes: bool,
+    own: Vec<(String, String)>,
+}
+
+/// Parses the head of a reply. `None`: it is incomplete.
+fn parse_head(bytes: &[u8]) -> io::Result<Option<Head>> {
+    let mut headers = [EMPTY_HEADER; HEADERS_MAX];
+    let mut response = Response::new(&mut headers);
+    let length = match response.parse(bytes).map_err(io::Error::other)? {
+        Status::Complete(length) => length,
+        Status::Partial if bytes.len() > HEAD_BYTES_MAX => {
+            return Err(io::Error::other("the head of the reply is too long"));
+        }
+        Status::Partial => return Ok(None),
+    };
+    let status =
+        StatusCode::from_u16(response.code.unwrap_or_default()).map_err(io::Error::other)?;
+    let mut head = Head {
+        status,
+        bytes: length,
+        length: 0,
+        closes: false,
+        own: Vec::new(),
+    };
+    let mut has_length = false;
+    for header in response.headers {
+        let text = || std::str::from_utf8(header.value).map_err(io::Error::other);
+        if header.name.eq_ignore_ascii_case("content-length") {
+            head.length = text()?.trim().parse().map_err(io::Error::other)?;
+            has_length = true;
+        } else if header.name.eq_ignore_ascii_case("connection") {
+            head.closes = header.value.eq_ignore_ascii_case(b"close");
+        } else if header.name.len() > OWN_HEADERS.len()
+            && header.name[..OWN_HEADERS.len()].eq_ignore_ascii_case(OWN_HEADERS)
+        {
+            head.own.push((header.name.to_owned(), text()?.to_owned()));
+        }
+    }
+    if !has_length {
+        return Err(io::Error::other("a reply without a length"));
+    }
+    if head.length > REPLY_BYTES_MAX {
+        return Err(io::Error::other(format!(
+            "a reply of {} bytes is too long",
+            head.length
+        )));
+    }
+    Ok(Some(head))
+}
+
+/// A connection with a reusable timer. Setting a new timer for every call would wake the runtime
+/// each time.
+pub(super) struct HubConnection {
+    stream: Stream,
+    timer: Pin<Box<Sleep>>,
+    /// Another call can use the connection.
+    is_reusable: bool,
+}
+
+impl HubConnection {
+    /// Connects to a socket.
+    ///
+    /// # Errors
+    /// The socket cannot be connected to.
+    pub(super) async fn open(socket: &Path) -> io::Result<Self> {
+        let stream = sock::connect(socket).await?;
+        Ok(Self {
+            stream,
+            timer: Box::pin(tokio::time::sleep(PRESENCE_CHECK_AFTER)),
+            is_reusable: true,
+        })
+    }
+
+    pub(super) fn is_reusable(&self) -> bool {
+        self.is_reusable
+    }
+
+    /// Returns whether the server has kept the connection open and sent nothing since the last
+    /// reply.
+    pub(super) async fn is_open(&mut self) -> bool {
+        let mut space = [0];
+        let mut nothing = ReadBuf::new(&mut space);
+        std::future::poll_fn(|cx| {
+            Poll::Ready(
+                Pin::new(&mut self.stream)
+                    .poll_read(cx, &mut nothing)
+                    .is_pending(),
+            )
+        })
+        .await
+    }
+
+    /// Sends a request and returns whether a reply arrives.
+    pub(super) async fn is_answered(&mut self, request: Request) -> bool {
+        self.is_reusable = false;
+        exchange(&mut self.stream, request).await.is_ok()
+    }
+
+    /// Sends a request and waits for the reply up to `limit`. If the server is the hub of `home`,
+    /// checks in the meantime whether it responds.
+    pub(super) async fn exchange(
+        &mut self,
+        request: Request,
+        limit: Option<Duration>,
+        home: Option<&Home>,
+    ) -> Result<RawReply, CallFailure> {
+        let later = NO_REPLY - PRESENCE_CHECK_AFTER;
+        if let Some(limit) = limit {
+            self.set_reply_timer(if home.is_some() { limit - later } else { limit });
+        }
+        let server = self.stream.server();
+        let Self {
+            stream,
+            timer,
+            is_reusable,
+        } = self;
+        // False until the whole reply is read.
+        *is_reusable = false;
+        let exchanged = async {
+            let (reply, closes) = exchange(stream, request)
+                .await
+                .map_err(|error| CallFailure::Connection(error.to_string()))?;
+            *is_reusable = !closes;
+            Ok(reply)
+        };
+        let Some(limit) = limit else {
+            return exchanged.await;
+        };
+        let silence = async {
+            timer.as_mut().await;
+            if let Some(home) = home {
+                if let Some(hanging) = Client::confirm_unresponsive(home).await {
+                    return CallFailure::Refused(hanging);
+                }
+                timer.as_mut().reset(Instant::now() + later);
+                timer.as_mut().await;
+                for _ in 0..BUSY_WAITS_MAX {
+                    if !Client::is_hub_busy(home, server).await {
+                        break;
+                    }
+                    timer.as_mut().reset(Instant::now() + NO_REPLY);
+                    timer.as_mut().await;
+                }
+            }
+            CallFailure::NoReply(format!("no reply in {}", duration::of(limit)))
+        };
+        tokio::select! {
+            biased;
+            exchanged = exchanged => exchanged,
+            broken = silence => Err(broken),
+        }
+    }
+
+    /// Lets the timer fire after `limit`, or up to [`TIMER_SLACK`] later.
+    fn set_reply_timer(&mut self, limit: Duration) {
+        let (end, earliest) = (self.timer.deadline(), Instant::now() + limit);
+        if end < earliest || end > earliest + TIMER_SLACK {
+            self.timer.as_mut().reset(earliest);
+        }
+    }
+}
+
+/// Sends a request and reads the reply. Also returns whether the server closes the connection.
+async fn exchange(stream: &mut Stream, request: Request) -> io::Result<(RawReply, bool)> {
+    let sent = request.send(stream).await;
+    // A refusal can arrive before the server has read the whole request.
+    match (read_reply(stream).await, sent) {
+        (Ok((reply, closes)), sent) => Ok((reply, closes || sent.is_err())),
+        (Err(_), Err(error)) | (Err(error), Ok(())) => Err(error),
+    }
+}
+
+async fn read_reply(stream: &mut Stream) -> io::Result<(RawReply, bool)> {
+    let mut bytes = Vec::with_capacity(MESSAGE_BYTES);
+    let Head {
+        status,
+        bytes: begin,
+        length,
+        closes,
+        own,
+    } = loop {
+        read_some(stream, &mut bytes).await?;
+        if let Some(head) = parse_head(&bytes)? {
+            break head;
+        }
+    };
+    let end = begin + length;
+    bytes.reserve(end.saturating_sub(bytes.len()));
+    while bytes.len() < end {
+        read_some(stream, &mut bytes).await?;
+    }
+    if bytes.len() > end {
+        return Err(io::Error::other("more than a reply"));
+    }
+    Ok((
+        RawReply {
+            status,
+            body: Bytes::from(bytes).slice(begin..),
+            head: own,
+        },
+        closes,
+    ))
+}
+
+async fn read_some(stream: &mut Stream, bytes: &mut Vec<u8>) -> io::Result<()> {
+    match stream.read_buf(bytes).await? {
+        0 => Err(io::Error::new(
+            io::ErrorKind::UnexpectedEof,
+            "the connection was closed before the reply",
+        )),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::net::UnixStream;
+
+    fn pair() -> (HubConnection, UnixStream) {
+        let (near, far) = UnixStream::pair().expect("a pair");
+        let timer = Box::pin(tokio::time::sleep(PRESENCE_CHECK_AFTER));
+        (
+            HubConnection {
+                stream: Stream::new(near).expect("near"),
+                timer,
+                is_reusable: true,
+            },
+            far,
+        )
+    }
+
+    /// Reads one request, and writes a reply in pieces.
+    async fn reply(far: &mut UnixStream, pieces: &[&[u8]]) -> String {
+        let mut got = Vec::new();
+        while !got.ends_with(b"{}") {
+            assert!(far.read_buf(&mut got).await.expect("read") > 0);
+        }
+        for piece in pieces {
+            far.write_all(piece).await.expect("written");
+            tokio::task::yield_now().await;
+        }
+        String::from_utf8(got).expect("text")
+    }
+
+    fn request() -> Request {
+        Request::post("/api/v1/hub", Bytes::from_static(b"{}"))
+            .header("adj-key", "k")
+            .expect("a header")
+    }
+
+    #[tokio::test]
+    async fn reply_in_pieces_is_joined_and_the_connection_kept() {
+        let (mut near, mut far) = pair();
+        let pieces: [&[u8]; 3] = [
+            b"HTTP/1.1 200 OK\r\nAdj-Ver",
+            b"sion: 1.2.3\r\ncontent-length: 4\r\n\r\nab",
+            b"cd",
+        ];
+        let (replied, sent) = tokio::join!(
+            near.exchange(request(), Some(NO_REPLY), None),
+            reply(&mut far, &pieces)
+        );
+        let replied = replied.expect("a reply");
+        assert_eq!(
+            (
+                replied.status,
+                &replied.body[..],
+                replied.header("adj-version")
+            ),
+            (StatusCode::OK, &b"abcd"[..], Some("1.2.3"))
+        );
+        assert!(
+            sent.starts_with("POST /api/v1/hub HTTP/1.1\r\n")
+                && sent.contains("\r\ncontent-length: 2\r\n")
+                && sent.contains("\r\nadj-key: k\r\n")
+        );
+        assert!(near.is_reusable() && near.is_open().await);
+        drop(far);
+        tokio::task::yield_now().await;
+        assert!(!near.is_open().await, "the server has closed it");
+    }
+
+    #[tokio::test]
+    async fn incomplete_reply_is_an_error() {
+        for pieces in [
+            &[&b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\nab"[..]][..],
+            &[b"HTTP/1.1 200 OK\r\n\r\nab"],
+            &[b"hello\r\n\r\n"],
+            &[],
+        ] {
+            let (mut near, mut far) = pair();
+            let replying = async {
+                reply(&mut far, pieces).await;
+                drop(far);
+            };
+            let (replied, ()) =
+                tokio::join!(near.exchange(request(), Some(NO_REPLY), None), replying);
+            assert!(matches!(replied, Err(CallFailure::Connection(_))));
+            assert!(!near.is_reusable());
+        }
+    }
+
+    #[tokio::test]
+    async fn refusal_of_an_unread_request_is_received() {
+        let (mut near, mut far) = pair();
+        let long = Request::post("/api/v1/say", Bytes::from(vec![b'x'; 4_000_000]));
+        let refusing = async {
+            far.write_all(b"HTTP/1.1 413 Payload Too Large\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}").await.expect("written");
+            drop(far);
+        };
+        let (replied, ()) = tokio::join!(near.exchange(long, Some(NO_REPLY), None), refusing);
+        assert_eq!(
+            replied.expect("a reply").status,
+            StatusCode::PAYLOAD_TOO_LARGE
+        );
+        assert!(!near.is_reusable());
+    }
+
+    /// A repetition would add to the work of a hub that is busy with the call, and a hub that
+    /// answers others is not hung.
+    #[tokio::test]
+    async fn busy_hub_is_waited_for() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let home = Home::at(&dir.path().join("home")).expect("a home");
+        home.ensure().expect("a home");
+        let held = crate::process::Lock::try_take(&home.dir, &home.hub_lock())
+            .expect("takes")
+            .expect("free");
+        held.write_pid(rustix::process::getpid()).expect("writes");
+        let listener = sock::bind(&home.socket()).expect("a socket");
+        let mut near = HubConnection::open(&home.socket())
+            .await
+            .expect("connected");
+        let (mut busy, _) = listener.accept().await.expect("accepted");
+        let hub = async {
+            let mut got = Vec::new();
+            while !got.ends_with(b"{}") {
+                busy.read_buf(&mut got).await.expect("read");
+            }
+            // It is asked on other connections after the first silence, and after each further one.
+            for _ in 0..3 {
+                let (mut other, _) = listener.accept().await.expect("accepted");
+                reply(
+                    &mut other,
+                    &[b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"],
+                )
+                .await;
+            }
+            busy.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone")
+                .await
+                .expect("written");
+            got.len()
+        };
+        let (replied, sent) =
+            tokio::join!(near.exchange(request(), Some(NO_REPLY), Some(&home)), hub);
+        assert_eq!(&replied.expect("a reply").body[..], b"done");
+        assert!(sent < MESSAGE_BYTES, "the call was sent once");
+    }
+
+    #[test]
+    fn header_cannot_contain_another() {
+        assert!(
+            Request::post("/", Bytes::new())
+                .header("adj-key", "a\r\nadj-attempt: b")
+                .is_err()
+        );
+    }
+}

@@ -1,1 +1,0 @@
--- Schema version 17. It only adds what hubs need that share a store on a server.

@@ -1,1 +1,0 @@
--- Schema version 19. It only changes indexes on PostgreSQL.

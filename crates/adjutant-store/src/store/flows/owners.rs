@@ -1,0 +1,58 @@
+//! Changes of who owns runs, and removing them.
+
+use crate::store::db::params;
+use crate::store::{Run, StoreError, Topic, Tx, append_event};
+use adjutant_core::{Denied, EventKind, Principal};
+
+impl Tx<'_> {
+    /// Moves a tree of runs and its chats to another owner, who has the display name `name` in the
+    /// chats.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn adopt(
+        &mut self,
+        root: &Run,
+        owner: &Principal,
+        name: &str,
+        by: &Principal,
+    ) -> Result<Run, StoreError> {
+        let text = format!("from {} to {owner}", root.owner);
+        self.prepare("UPDATE runs SET owner = ?2 WHERE root = ?1")?
+            .run(params![root.root.to_string(), owner.to_string()])?;
+        self.adopt_chats(root.root, &root.owner, owner, name)?;
+        let seq = append_event(
+            self,
+            EventKind::RunAdopted,
+            root.id,
+            &owner.to_string(),
+            None,
+            &by.to_string(),
+            &text,
+        )?;
+        self.notify(Topic::Owner(root.owner.to_string()));
+        self.touch(root.id, seq)?;
+        self.run(root.id)
+    }
+
+    /// Removes a finished run and everything about it.
+    ///
+    /// # Errors
+    /// The run has not finished.
+    pub fn remove(&mut self, run: &Run) -> Result<(), StoreError> {
+        if !run.state.is_finished() {
+            return Err(Denied::WrongState {
+                run: run.name.clone(),
+                state: run.state.word(),
+                wanted: "removed",
+            }
+            .into());
+        }
+        self.remove_from_boards(run)?;
+        self.prepare("DELETE FROM runs WHERE id = ?1")?
+            .run([run.id.to_string()])?;
+        // The file with its variables is no longer needed.
+        self.notify(Topic::Turns);
+        Ok(())
+    }
+}

@@ -1,0 +1,17 @@
+//! Revoking tokens.
+
+use crate::store::{StoreError, Tx};
+
+impl Tx<'_> {
+    /// Revokes a token. Its hash is forgotten, and its connections are notified. What is left on
+    /// the hosts that connected with it is forgotten.
+    ///
+    /// # Errors
+    /// A failure of the store.
+    pub fn revoke_token(&mut self, id: i64) -> Result<(), StoreError> {
+        if let Some(name) = self.forget_token(id)? {
+            self.forget_left_with_token(&name)?;
+        }
+        Ok(())
+    }
+}
