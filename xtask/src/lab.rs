@@ -203,11 +203,15 @@ impl Lab {
                     ..GetRun::default()
                 })
                 .await?;
-            if view.state == RunStateKind::Finished {
+            if view.condition.state == RunStateKind::Finished {
                 return Ok(view);
             }
             if start.elapsed() > limit {
-                return Err(format!("{} is {} after {limit:?}", view.name, view.state).into());
+                return Err(format!(
+                    "{} is {} after {limit:?}",
+                    view.identity.name, view.condition.state
+                )
+                .into());
             }
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
@@ -232,10 +236,10 @@ impl Lab {
             .await?
             .runs
         {
-            if run.state != RunStateKind::Finished {
+            if run.condition.state != RunStateKind::Finished {
                 let cancelled = client
                     .call(&Cancel {
-                        run: run.run_id.clone(),
+                        run: run.identity.run_id.clone(),
                         reason: None,
                     })
                     .await;
@@ -244,7 +248,7 @@ impl Lab {
                 {
                     return Err(error.into());
                 }
-                runs.insert(run.run_id);
+                runs.insert(run.identity.run_id);
             }
         }
         for run in &runs {

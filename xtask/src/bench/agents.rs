@@ -103,11 +103,11 @@ pub async fn overhead(bench: &Bench, cli: &'static str) -> Result<Vec<Row>> {
             let (through, run) = start_through_adjutant(&lab, &path, &model, cli).await?;
             client
                 .call(&Cancel {
-                    run: run.run_id.clone(),
+                    run: run.identity.run_id.clone(),
                     reason: None,
                 })
                 .await?;
-            lab.finished(&client, &run.run_id, Duration::from_secs(30))
+            lab.finished(&client, &run.identity.run_id, Duration::from_secs(30))
                 .await?;
             // The first pair is a warm-up that fills the page cache.
             if pair > 0 {
@@ -408,7 +408,8 @@ async fn start_through_adjutant(
     let mut reply: serde_json::Value = serde_json::from_slice(&output.stdout)?;
     let run: RunView = serde_json::from_value(reply["data"].take())?;
     let is_text = preset::builtin(cli).is_some_and(|preset| preset.driver == Driver::Plain);
-    let stream = Path::new(&run.log_path).with_extension(if is_text { "log" } else { "jsonl" });
+    let stream =
+        Path::new(&run.place.log_path).with_extension(if is_text { "log" } else { "jsonl" });
     let has_event = || {
         std::fs::read_to_string(&stream).is_ok_and(|text| {
             if is_text {

@@ -191,9 +191,12 @@ async fn races_of_tree(
         budget: Some(format!("tokens={BUDGET}")),
         ..lab.order("gated", "lead-the-race\n".to_owned())
     };
-    let top = client.call(&order).await?.run_id;
-    let asked = until(&client, &top, |view| view.pending.len() == CHILDREN).await?;
-    for request in asked.pending {
+    let top = client.call(&order).await?.identity.run_id;
+    let asked = until(&client, &top, |view| {
+        view.requests.pending.len() == CHILDREN
+    })
+    .await?;
+    for request in asked.requests.pending {
         let one = AnswerOne {
             message_id: Some(request.message_id),
             decision: Some(DecisionWord::Approve),
@@ -202,9 +205,12 @@ async fn races_of_tree(
         client.call(&AnswerRequests { answers: vec![one] }).await?;
     }
     let mut runs = Vec::new();
-    for child in until(&client, &top, |view| view.children.len() == CHILDREN)
-        .await?
-        .children
+    for child in until(&client, &top, |view| {
+        view.identity.children.len() == CHILDREN
+    })
+    .await?
+    .identity
+    .children
     {
         runs.push(
             client
@@ -213,6 +219,7 @@ async fn races_of_tree(
                     ..GetRun::default()
                 })
                 .await?
+                .identity
                 .run_id,
         );
     }
@@ -262,11 +269,14 @@ async fn races_of_tree(
         // A raised budget resumes stopped runs only. The run with the budget is the last in the
         // list.
         for run in &runs {
-            beyond = until(&client, run, |view| view.state.as_str() == "stopped")
-                .await?
-                .budgets
-                .first()
-                .map_or(0, |of| of.used.unwrap_or(0).saturating_sub(of.amount));
+            beyond = until(&client, run, |view| {
+                view.condition.state.as_str() == "stopped"
+            })
+            .await?
+            .cost
+            .budgets
+            .first()
+            .map_or(0, |of| of.used.unwrap_or(0).saturating_sub(of.amount));
         }
     }
     client
@@ -294,7 +304,7 @@ async fn until(client: &Client, run: &str, holds: impl Fn(&RunView) -> bool) -> 
         if start.elapsed() > TIMEOUT {
             return Err(format!(
                 "{} is {} after {TIMEOUT:?}: {:?}",
-                view.name, view.state, view.reason
+                view.identity.name, view.condition.state, view.condition.reason
             )
             .into());
         }

@@ -84,7 +84,7 @@ pub async fn answers(bench: &Bench, lab: &Lab, pool: Option<&str>) -> Result<Sam
     let mut given = BTreeMap::new();
     while given.len() < bench.scale.answers as usize {
         let wait = Wait {
-            runs: vec![run.run_id.clone()],
+            runs: vec![run.identity.run_id.clone()],
             until: WaitUntil::Attention,
             after: None,
             new_reports: false,
@@ -142,16 +142,16 @@ pub async fn read_when_there<T: serde::de::DeserializeOwned>(
         if look.is_multiple_of(100) {
             let view = client
                 .call(&adjutant_api::view::GetRun {
-                    run: run.run_id.clone(),
+                    run: run.identity.run_id.clone(),
                     ..adjutant_api::view::GetRun::default()
                 })
                 .await?;
-            if view.state == RunStateKind::Finished && !out.exists() {
-                let log = std::fs::read_to_string(&view.log_path)
+            if view.condition.state == RunStateKind::Finished && !out.exists() {
+                let log = std::fs::read_to_string(&view.place.log_path)
                     .unwrap_or_else(|error| error.to_string());
                 return Err(format!(
                     "{} ended ({:?} {:?}) without its measurements: {log}",
-                    view.name, view.outcome, view.reason
+                    view.identity.name, view.condition.outcome, view.condition.reason
                 )
                 .into());
             }
@@ -159,7 +159,7 @@ pub async fn read_when_there<T: serde::de::DeserializeOwned>(
         if start.elapsed() > limit {
             return Err(format!(
                 "{} has measured nothing in {limit:?}; {:?}",
-                run.name,
+                run.identity.name,
                 lab.hub().await
             )
             .into());

@@ -99,14 +99,14 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
 
 fn supervisor(lab: &Lab, run: &RunView) -> Result<u32> {
     Ok(lock_pid(
-        &lab.attempt_dir(&run.run_id, 1).supervisor_lock(),
+        &lab.attempt_dir(&run.identity.run_id, 1).supervisor_lock(),
     )?)
 }
 
 async fn start(lab: &Lab, client: &Client, agent: &str) -> Result<(RunView, String)> {
     let run = lab.dispatch(client, agent, "wait").await?;
-    super::size::wait_for_log(lab, &run.log_path).await?;
-    let log = std::fs::read_to_string(&run.log_path)?;
+    super::size::wait_for_log(lab, &run.place.log_path).await?;
+    let log = std::fs::read_to_string(&run.place.log_path)?;
     let line = log
         .lines()
         .find(|line| line.starts_with("http://"))

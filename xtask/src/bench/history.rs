@@ -81,7 +81,7 @@ async fn append(lab: &Arc<Lab>, count: usize) -> Result<()> {
     let runs: Vec<RunId> = listed
         .runs
         .iter()
-        .map(|run| RunId::parse(&run.run_id))
+        .map(|run| RunId::parse(&run.identity.run_id))
         .collect::<std::result::Result<_, _>>()?;
     lab.run(&["stop"])?;
     while !lab.processes().is_empty() {
@@ -159,7 +159,7 @@ async fn measure(lab: &Arc<Lab>) -> Result<Times> {
             &mut times.show,
             &client,
             &GetRun {
-                run: first.run_id.clone(),
+                run: first.identity.run_id.clone(),
                 ..GetRun::default()
             },
         )
@@ -179,7 +179,7 @@ async fn measure(lab: &Arc<Lab>) -> Result<Times> {
             &mut times.of_run,
             &client,
             &ReadEvents {
-                run: Some(first.run_id.clone()),
+                run: Some(first.identity.run_id.clone()),
                 limit: Some(PAGE),
                 ..ReadEvents::default()
             },

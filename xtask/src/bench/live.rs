@@ -260,11 +260,11 @@ async fn fill(lab: &Arc<Lab>, client: &Client, bench: &Bench) -> Result<String> 
     let running = (bench.scale.live_runs.min(RUNS) / 25).max(RUNNING_MIN);
     let parked = (bench.scale.live_runs.min(RUNS) / 20).max(PARKED_MIN);
     gather(lab, client, running, "say here\nhang", |run| {
-        run.state == RunStateKind::Running
+        run.condition.state == RunStateKind::Running
     })
     .await?;
     gather(lab, client, parked, PARKS, |run| {
-        run.state == RunStateKind::Stopped
+        run.condition.state == RunStateKind::Stopped
     })
     .await?;
     for _ in 0..RUNS - running - parked {
@@ -296,7 +296,7 @@ async fn make_events(lab: Arc<Lab>, count: u64) -> Result<f64> {
     for _ in 0..count {
         pace.tick().await;
         held = match held {
-            None => Some(hold(&lab, &client).await?.run_id),
+            None => Some(hold(&lab, &client).await?.identity.run_id),
             Some(run) => {
                 client.call(&Cancel { run, reason: None }).await?;
                 None
@@ -324,7 +324,7 @@ async fn reach(
     let mut times = Samples::default();
     for _ in 0..bench.scale.posts {
         let start_ns = monotonic_ns();
-        let run = hold(lab, client).await?.run_id;
+        let run = hold(lab, client).await?.identity.run_id;
         times.push_ns(
             reached(&run, arrivals)
                 .await?
@@ -360,7 +360,7 @@ async fn last_seq(
     client: &Client,
     arrivals: &mut mpsc::UnboundedReceiver<Arrival>,
 ) -> Result<i64> {
-    let run = hold(lab, client).await?.run_id;
+    let run = hold(lab, client).await?.identity.run_id;
     Ok(reached(&run, arrivals).await?.seq)
 }
 

@@ -31,13 +31,13 @@ pub async fn stream(bench: &Bench) -> Result<Vec<Row>> {
         let run = lab
             .dispatch(&client, "stream", &format!("say here\n{script}"))
             .await?;
-        super::size::wait_for_log(&lab, &run.log_path).await?;
+        super::size::wait_for_log(&lab, &run.place.log_path).await?;
         let mut times = Samples::default();
         for number in 0..count {
             let start = Instant::now();
             let start_ns = monotonic_ns();
             let note = Say {
-                to: vec![run.run_id.clone()],
+                to: vec![run.identity.run_id.clone()],
                 message: Some(format!("note {number}")),
                 ..Say::default()
             };

@@ -94,7 +94,7 @@ async fn measure(lab: &Arc<Lab>) -> Result<Times> {
         .pop()
         .ok_or("no run is queued")?;
     let show = GetRun {
-        run: first.run_id,
+        run: first.identity.run_id,
         ..GetRun::default()
     };
     for number in 0..CALLS {

@@ -36,7 +36,7 @@ pub async fn block(bench: &Bench) -> Result<Vec<Row>> {
         let mut seen: BTreeMap<String, u64> = BTreeMap::new();
         while seen.len() < count as usize {
             let wait = Wait {
-                runs: vec![run.run_id.clone()],
+                runs: vec![run.identity.run_id.clone()],
                 until: WaitUntil::Attention,
                 after: None,
                 new_reports: false,
@@ -48,7 +48,7 @@ pub async fn block(bench: &Bench) -> Result<Vec<Row>> {
                 return Err(format!("the agent exited early: {:?}", found.ended).into());
             }
             for request in found.needs {
-                seen.insert(request.question.clone(), at_ns);
+                seen.insert(request.content.question.clone(), at_ns);
                 let one = AnswerOne {
                     message_id: Some(request.message_id),
                     answer: "seen".to_string(),
@@ -147,23 +147,23 @@ pub async fn resume(bench: &Bench) -> Result<Vec<Row>> {
                 )
                 .await?;
             let ended = |until| Wait {
-                runs: vec![run.run_id.clone()],
+                runs: vec![run.identity.run_id.clone()],
                 until,
                 after: None,
                 new_reports: false,
                 wait_ms: 20_000,
             };
-            super::size::wait_for_log(&lab, &run.log_path).await?;
+            super::size::wait_for_log(&lab, &run.place.log_path).await?;
             client
                 .call(&Pause {
-                    run: run.run_id.clone(),
+                    run: run.identity.run_id.clone(),
                 })
                 .await?;
             client.call(&ended(WaitUntil::All)).await?;
             let start_ns = monotonic_ns();
             client
                 .call(&Resume {
-                    run: run.run_id.clone(),
+                    run: run.identity.run_id.clone(),
                     ..Resume::default()
                 })
                 .await?;
@@ -173,11 +173,11 @@ pub async fn resume(bench: &Bench) -> Result<Vec<Row>> {
                 .first()
                 .is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded))
             {
-                return Err(format!("{}: {:?}", run.name, found.ended).into());
+                return Err(format!("{}: {:?}", run.identity.name, found.ended).into());
             }
             let text = std::fs::read_to_string(&journal)?;
             let last: Vec<&str> = text.lines().last().unwrap_or_default().split(' ').collect();
-            if last.first() != Some(&run.run_id.as_str()) {
+            if last.first() != Some(&run.identity.run_id.as_str()) {
                 return Err(format!("the journal's last line is {last:?}").into());
             }
             times.push_ns(last[3].parse::<u64>()? - start_ns);
@@ -199,7 +199,7 @@ pub async fn waiting(bench: &Bench) -> Result<Vec<Row>> {
         let client = lab.client();
         let count = bench.scale.live_runs;
         gather(&lab, &client, count, "ask \"Go on?\"", |run| {
-            run.pending_total > 0
+            run.requests.pending_total > 0
         })
         .await?;
         let pid = lab.hub().await?.pid;

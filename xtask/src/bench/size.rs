@@ -20,8 +20,8 @@ pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
         tokio::time::sleep(Duration::from_secs(3)).await;
         let hub = pss_mb(pid)?;
         let run = lab.dispatch(&client, "echo", "say here\nhang").await?;
-        let dir = lab.attempt_dir(&run.run_id, 1);
-        wait_for_log(&lab, &run.log_path).await?;
+        let dir = lab.attempt_dir(&run.identity.run_id, 1);
+        wait_for_log(&lab, &run.place.log_path).await?;
         let mut server = Mcp::parent(&lab, "bench")?;
         server.request("tools/list", json!({}))?;
         Ok(vec![
@@ -73,7 +73,7 @@ pub async fn memory(bench: &Bench) -> Result<Vec<Row>> {
                             .await?;
                         client
                             .call(&Cancel {
-                                run: run.run_id,
+                                run: run.identity.run_id,
                                 reason: None,
                             })
                             .await?;
@@ -149,7 +149,7 @@ pub async fn flood(bench: &Bench) -> Result<Vec<Row>> {
             )
             .await?;
         let wait = Wait {
-            runs: vec![run.run_id.clone()],
+            runs: vec![run.identity.run_id.clone()],
             until: WaitUntil::All,
             after: None,
             new_reports: false,
@@ -270,7 +270,7 @@ pub async fn restart(bench: &Bench) -> Result<Vec<Row>> {
 }
 
 fn is_running(run: &RunView) -> bool {
-    run.state == RunStateKind::Running
+    run.condition.state == RunStateKind::Running
 }
 
 async fn count_adopted(_lab: &Lab, client: &Client, count: usize) -> Result<usize> {

@@ -85,12 +85,12 @@ pub async fn diff(bench: &Bench) -> Result<Vec<Row>> {
             ..lab.order("echo", "write a.txt x\nwrite b.txt y".to_owned())
         };
         let run = client.call(&order).await?;
-        lab.finished(&client, &run.run_id, Duration::from_secs(30))
+        lab.finished(&client, &run.identity.run_id, Duration::from_secs(30))
             .await?;
         let mut samples = Samples::default();
         for _ in 0..DIFFS {
             let start = Instant::now();
-            let text = lab.run(&["diff", "--stat", &run.name])?;
+            let text = lab.run(&["diff", "--stat", &run.identity.name])?;
             samples.push(start.elapsed());
             if !text.contains("2 files changed") {
                 return Err(format!("unexpected difference: {text}").into());
@@ -120,20 +120,20 @@ pub async fn conflicts(bench: &Bench) -> Result<Vec<Row>> {
         };
         for n in 1..SIBLINGS {
             let run = client.call(&order(n)).await?;
-            lab.finished(&client, &run.run_id, Duration::from_secs(30))
+            lab.finished(&client, &run.identity.run_id, Duration::from_secs(30))
                 .await?;
         }
         let mut samples = Samples::default();
         for n in 0..ROUNDS {
             let run = client.call(&order(SIBLINGS + n)).await?;
-            lab.finished(&client, &run.run_id, Duration::from_secs(30))
+            lab.finished(&client, &run.identity.run_id, Duration::from_secs(30))
                 .await?;
             let start = Instant::now();
             let (mut found, mut after) = (0, 0);
             while found + 1 < SIBLINGS {
                 let page = client
                     .call(&ReadEvents {
-                        run: Some(run.run_id.clone()),
+                        run: Some(run.identity.run_id.clone()),
                         after,
                         wait_ms: 10_000,
                         ..ReadEvents::default()
@@ -150,7 +150,7 @@ pub async fn conflicts(bench: &Bench) -> Result<Vec<Row>> {
                 after = page.cursor;
             }
             samples.push(start.elapsed());
-            lab.run(&["discard", &run.name])?;
+            lab.run(&["discard", &run.identity.name])?;
         }
         let what = format!(
             "conflicts of a run with {} siblings, after its end",

@@ -122,7 +122,7 @@ async fn first_instruction_ns(client: &Client, journal: &Path, order: &Dispatch)
     let start_ns = monotonic_ns();
     let run = client.call(order).await?;
     let wait = adjutant_api::view::Wait {
-        runs: vec![run.run_id.clone()],
+        runs: vec![run.identity.run_id.clone()],
         until: WaitUntil::All,
         after: None,
         new_reports: false,
@@ -134,11 +134,11 @@ async fn first_instruction_ns(client: &Client, journal: &Path, order: &Dispatch)
         .first()
         .is_some_and(|run| run.has_outcome(OutcomeKind::Succeeded))
     {
-        return Err(format!("{}: {:?}", run.name, ended.ended).into());
+        return Err(format!("{}: {:?}", run.identity.name, ended.ended).into());
     }
     let text = std::fs::read_to_string(journal)?;
     let last: Vec<&str> = text.lines().last().unwrap_or_default().split(' ').collect();
-    if last.first() != Some(&run.run_id.as_str()) {
+    if last.first() != Some(&run.identity.run_id.as_str()) {
         return Err(format!("the journal's last line is {last:?}").into());
     }
     Ok(last[3].parse::<u64>()?.saturating_sub(start_ns))

@@ -468,7 +468,7 @@ async fn answer(lab: &Lab, waits: &mut Waits) -> Result<(Samples, usize)> {
                 if ended.worker == *worker {
                     return ended
                         .answer
-                        .is_ok_and(|request| request.answer == Some(text))
+                        .is_ok_and(|request| request.reply.answer == Some(text))
                         .then_some(ended.at);
                 }
             }

@@ -81,7 +81,7 @@ async fn put(lab: &Lab, one: AnswerOne, key: &str) -> Result<(), ErrorView> {
 
 /// Answers a question. At most one answer may be accepted.
 async fn answer(lab: &Arc<Lab>, ledger: &Shared, request: &RequestView, number: u64) {
-    let text = |rival: usize| format!("re: {} by {rival}", request.question);
+    let text = |rival: usize| format!("re: {} by {rival}", request.content.question);
     let one = |rival| AnswerOne {
         message_id: Some(request.message_id.clone()),
         answer: text(rival),
@@ -127,7 +127,7 @@ async fn decide(
             DecisionWord::Deny
         }),
         reason: words[at].clone(),
-        content_hash: Some(request.content_hash.clone()),
+        content_hash: Some(request.content.content_hash.clone()),
         ..AnswerOne::default()
     };
     let approves = match decisions {

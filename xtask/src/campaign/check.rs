@@ -66,10 +66,10 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
             wrong_state(&view, &lock(ledger)).map(|problem| problem + &logs_of(lab, &view)),
         );
         let again = client.call_with_key(&one.order, key).await;
-        if again.as_ref().map(|view| &view.run_id) != Ok(&one.run) {
+        if again.as_ref().map(|view| &view.identity.run_id) != Ok(&one.run) {
             problems.push(format!(
                 "{key} repeated gave {:?} and not {}",
-                again.map(|view| view.run_id),
+                again.map(|view| view.identity.run_id),
                 one.run
             ));
         }
@@ -110,16 +110,17 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
                 .map(|problem| format!("{} ({:?}): {problem}", one.run, one.plan)),
         );
         let end = view
+            .condition
             .outcome
             .as_ref()
-            .map_or_else(|| view.state.to_string(), Word::to_string);
+            .map_or_else(|| view.condition.state.to_string(), Word::to_string);
         *ends.entry((one.plan.kind, end)).or_default() += 1;
         problems.extend(budget_problem(&view, &children));
         for child in children {
             problems.extend(
                 wrong_state(&child, &lock(ledger)).map(|problem| problem + &logs_of(lab, &child)),
             );
-            stored.insert(child.run_id.clone(), child);
+            stored.insert(child.identity.run_id.clone(), child);
         }
         stored.insert(one.run.clone(), view);
     }
@@ -156,10 +157,10 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
             })
             .await
         {
-            Ok(request) if answer.is_none() || request.answer.as_ref() == answer => {}
+            Ok(request) if answer.is_none() || request.reply.answer.as_ref() == answer => {}
             Ok(request) => problems.push(format!(
                 "{id} was answered {answer:?} and has {:?} ({})",
-                request.answer, request.status
+                request.reply.answer, request.status
             )),
             Err(error) => {
                 problems.push(format!("{id} was answered and is {}: {error}", error.code))
@@ -184,9 +185,11 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
             })
             .await?;
         let before = stored.get(run);
-        if again.as_ref().map(|view| &view.run_id) != Ok(run)
-            || before
-                .is_none_or(|before| (before.attempt, &before.state) != (now.attempt, &now.state))
+        if again.as_ref().map(|view| &view.identity.run_id) != Ok(run)
+            || before.is_none_or(|before| {
+                (before.identity.attempt, &before.condition.state)
+                    != (now.identity.attempt, &now.condition.state)
+            })
         {
             problems.push(format!(
                 "{run} was {before:?}, resumed again under its key ({again:?}) it is {now:?}"
@@ -215,16 +218,16 @@ pub async fn check(lab: &Lab, ledger: &Shared, journal: &Path) -> Result<Vec<Str
 /// Describes the error if a budget was lost or duplicated. All runs of the tree must have ended,
 /// and each attempt is charged at most once.
 fn budget_problem(view: &RunView, children: &[RunView]) -> Option<String> {
-    let budget = view.budgets.first()?;
-    let all_ended = view.state == RunStateKind::Finished
+    let budget = view.cost.budgets.first()?;
+    let all_ended = view.condition.state == RunStateKind::Finished
         && children
             .iter()
-            .all(|child| child.state == RunStateKind::Finished);
+            .all(|child| child.condition.state == RunStateKind::Finished);
     let attempts: u64 = children
         .iter()
-        .map(|child| u64::from(child.attempt))
+        .map(|child| u64::from(child.identity.attempt))
         .sum::<u64>()
-        + u64::from(view.attempt);
+        + u64::from(view.identity.attempt);
     let used = budget.used.unwrap_or(0);
     let is_whole =
         budget.amount == TOKENS && budget.left == TOKENS - used.min(TOKENS) && budget.reserved == 0;
@@ -232,7 +235,7 @@ fn budget_problem(view: &RunView, children: &[RunView]) -> Option<String> {
     (all_ended && !(is_whole && is_charged)).then(|| {
         format!(
             "{} has ended after {attempts} attempts with the budget {budget}",
-            view.run_id
+            view.identity.run_id
         )
     })
 }
@@ -271,7 +274,7 @@ async fn children(
     problems: &mut Vec<String>,
 ) -> Result<Vec<RunView>> {
     let mut found = Vec::new();
-    for name in &view.children {
+    for name in &view.identity.children {
         found.push(
             client
                 .call(&GetRun {
@@ -285,19 +288,22 @@ async fn children(
         .iter()
         .filter(|request| {
             request.kind == RequestKind::Delegation
-                && request.decision == Some(DecisionKind::Approved.into())
+                && request.reply.decision == Some(DecisionKind::Approved.into())
         })
-        .map(|request| request.child.as_deref().unwrap_or("none"))
+        .map(|request| request.delegated.child.as_deref().unwrap_or("none"))
         .collect();
-    let there: Vec<&str> = found.iter().map(|child| child.run_id.as_str()).collect();
+    let there: Vec<&str> = found
+        .iter()
+        .map(|child| child.identity.run_id.as_str())
+        .collect();
     if approved != there
         || found
             .iter()
-            .any(|child| child.parent.as_deref() != Some(view.run_id.as_str()))
+            .any(|child| child.identity.parent.as_deref() != Some(view.identity.run_id.as_str()))
     {
         problems.push(format!(
             "{} has the children {there:?}, approved were {approved:?}",
-            view.run_id
+            view.identity.run_id
         ));
     }
     Ok(found)
@@ -339,8 +345,8 @@ fn tally(ends: &BTreeMap<(Kind, String), usize>) -> String {
 /// removed.
 fn logs_of(lab: &Lab, view: &RunView) -> String {
     let mut out = String::new();
-    for attempt in 1..=view.attempt {
-        let dir = lab.attempt_dir(&view.run_id, attempt);
+    for attempt in 1..=view.identity.attempt {
+        let dir = lab.attempt_dir(&view.identity.run_id, attempt);
         for file in [dir.0.join("supervisor.log"), dir.facts()] {
             let text = std::fs::read_to_string(&file).unwrap_or_else(|error| error.to_string());
             out.push_str(&format!("\n--- {}\n{text}", file.display()));
@@ -348,7 +354,7 @@ fn logs_of(lab: &Lab, view: &RunView) -> String {
     }
     let hub = std::fs::read_to_string(lab.home.hub_log()).unwrap_or_default();
     let about = hub.lines().filter(|line| {
-        line.contains(&view.run_id) || line.contains("ready") || line.contains("ERROR")
+        line.contains(&view.identity.run_id) || line.contains("ready") || line.contains("ERROR")
     });
     format!(
         "{out}\n--- hub.log\n{}",
@@ -358,33 +364,33 @@ fn logs_of(lab: &Lab, view: &RunView) -> String {
 
 /// Returns why the final state of a run is wrong, given the actions on it.
 pub fn wrong_state(view: &RunView, ledger: &Ledger) -> Option<String> {
-    let hit = ledger.supervisor_killed.contains(&view.run_id);
-    let cancelled = ledger.cancelled.contains(&view.run_id);
+    let hit = ledger.supervisor_killed.contains(&view.identity.run_id);
+    let cancelled = ledger.cancelled.contains(&view.identity.run_id);
     let right = match (
-        view.state.known(),
-        view.outcome.as_ref().and_then(Word::known),
+        view.condition.state.known(),
+        view.condition.outcome.as_ref().and_then(Word::known),
     ) {
         (Some(RunStateKind::Finished), Some(OutcomeKind::Succeeded)) => !cancelled,
         (Some(RunStateKind::Finished), Some(OutcomeKind::Cancelled)) => cancelled,
         (Some(RunStateKind::Finished), Some(OutcomeKind::Lost)) => hit,
         (Some(RunStateKind::Stopped), None) => {
-            hit && view.reason.as_deref() == Some("supervisor_lost")
+            hit && view.condition.reason.as_deref() == Some("supervisor_lost")
         }
         // Each attempt was killed before the agent could start.
         (Some(RunStateKind::Finished), Some(OutcomeKind::SpawnFailed)) => {
-            hit || ledger.guard_killed.contains(&view.run_id)
+            hit || ledger.guard_killed.contains(&view.identity.run_id)
         }
         _ => false,
     };
     (!right).then(|| {
-        let guard = ledger.guard_killed.contains(&view.run_id);
+        let guard = ledger.guard_killed.contains(&view.identity.run_id);
         format!(
             "{} {} is {} {:?} ({:?}); supervisor killed: {hit}, guard killed: {guard}, cancelled: {cancelled}",
-            view.run_id,
-            view.name,
-            view.state,
-            view.outcome.as_ref().map(Word::as_str),
-            view.reason
+            view.identity.run_id,
+            view.identity.name,
+            view.condition.state,
+            view.condition.outcome.as_ref().map(Word::as_str),
+            view.condition.reason
         )
     })
 }

@@ -31,10 +31,10 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
         resolution,
     } = *run;
     let mut problems = Vec::new();
-    let log = match std::fs::read_to_string(&view.log_path) {
+    let log = match std::fs::read_to_string(&view.place.log_path) {
         Ok(log) => log,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(format!("{}: {error}", view.log_path).into()),
+        Err(error) => return Err(format!("{}: {error}", view.place.log_path).into()),
     };
     let stops_beside = matches!(plan.kind, Kind::StopAsk | Kind::StopDelegate);
     let succeeded = view.has_outcome(OutcomeKind::Succeeded);
@@ -45,14 +45,14 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
         }
     };
     for request in requests {
-        let words = request.reason.as_deref().unwrap_or_default();
-        let Some(answer) = &request.answer else {
+        let words = request.reply.reason.as_deref().unwrap_or_default();
+        let Some(answer) = &request.reply.answer else {
             continue;
         };
         match (
             request.kind.as_str(),
             plan.by_block || stops_beside,
-            request.decision.as_ref().map(Word::as_str),
+            request.reply.decision.as_ref().map(Word::as_str),
         ) {
             ("question", true, _) => once(&format!("A: {answer}")),
             ("approval", true, Some("approved")) => {
@@ -67,7 +67,7 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
                 once("## DELEGATION APPROVED");
                 once(&format!(
                     "Result: {}",
-                    request.child_result.as_deref().unwrap_or("none")
+                    request.delegated.child_result.as_deref().unwrap_or("none")
                 ));
             }
             ("delegation", true, _) => {
@@ -79,7 +79,7 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
                 if decision == Some("approved") {
                     once(&format!(
                         "child: {}",
-                        request.child_result.as_deref().unwrap_or("none")
+                        request.delegated.child_result.as_deref().unwrap_or("none")
                     ));
                 }
             }
@@ -133,7 +133,11 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
     }
     // Check the writes that were acknowledged to the run itself.
     if plan.kind == Kind::Stop && log.lines().any(|line| line.starts_with("result: ")) {
-        let left = view.checkpoint.as_ref().map(|left| left.details.as_str());
+        let left = view
+            .activity
+            .checkpoint
+            .as_ref()
+            .map(|left| left.details.as_str());
         if left != Some(details(key).as_str()) {
             problems.push(format!(
                 "its checkpoint was acknowledged, but it has {left:?}"
@@ -143,11 +147,11 @@ pub fn delivery_problems(run: &Ended<'_>) -> Result<Vec<String>> {
     if let Some(child) = child.filter(|child| child.has_outcome(OutcomeKind::Succeeded)) {
         let handed = requests
             .iter()
-            .find_map(|request| request.child_result.as_deref());
+            .find_map(|request| request.delegated.child_result.as_deref());
         if handed != Some(format!("succeeded: {}", child_word(key)).as_str()) {
             problems.push(format!(
                 "its child {} succeeded, but it received {handed:?}",
-                child.run_id
+                child.identity.run_id
             ));
         }
     }

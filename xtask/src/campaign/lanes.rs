@@ -16,9 +16,9 @@ const RUN_LIMIT: Duration = Duration::from_secs(60);
 
 /// Returns whether only the driver can continue the run.
 pub fn is_over(view: &RunView) -> bool {
-    view.state == RunStateKind::Finished
-        || (view.state == RunStateKind::Stopped
-            && view.reason.as_deref() == Some("supervisor_lost"))
+    view.condition.state == RunStateKind::Finished
+        || (view.condition.state == RunStateKind::Stopped
+            && view.condition.reason.as_deref() == Some("supervisor_lost"))
 }
 
 /// Dispatches a run and drives it to its end.
@@ -54,6 +54,7 @@ async fn drive(
         .persist(&client, &order, key)
         .await
         .map_err(describe_error)?
+        .identity
         .run_id;
     lock(ledger).dispatched.insert(
         key.to_string(),
@@ -85,7 +86,7 @@ async fn drive(
             let log = lab.end_of_hub_log();
             return Err(format!(
                 "{run} is still {} ({:?}) after {RUN_LIMIT:?}. The end of the hub's log:\n{log}",
-                view.state, view.reason
+                view.condition.state, view.condition.reason
             ));
         }
         if plan.kind == Kind::Cancel
@@ -95,8 +96,8 @@ async fn drive(
             cancel(lab, &client, ledger, &run).await?;
         }
         if plan.kind == Kind::Stop
-            && view.state == RunStateKind::Stopped
-            && view.reason.as_deref() == Some("blocker")
+            && view.condition.state == RunStateKind::Stopped
+            && view.condition.reason.as_deref() == Some("blocker")
         {
             resume(lab, &client, ledger, key, &view).await?;
         }
@@ -138,7 +139,7 @@ async fn resume(
     key: &str,
     view: &RunView,
 ) -> Result<(), String> {
-    let left = view.checkpoint.as_ref().map(|left| {
+    let left = view.activity.checkpoint.as_ref().map(|left| {
         (
             left.details.as_str(),
             left.state_snapshot.as_deref(),
@@ -146,12 +147,15 @@ async fn resume(
         )
     });
     if left != Some((details(key).as_str(), Some(state(key).as_str()), "run")) {
-        return Err(format!("{} stopped and left {left:?}", view.run_id));
+        return Err(format!(
+            "{} stopped and left {left:?}",
+            view.identity.run_id
+        ));
     }
-    if let Some((_, resolution)) = lock(ledger).resumed.get(&view.run_id) {
+    if let Some((_, resolution)) = lock(ledger).resumed.get(&view.identity.run_id) {
         return Err(format!(
             "{} was resumed with {resolution:?} and is stopped again",
-            view.run_id
+            view.identity.run_id
         ));
     }
     let one = async |rival: u32| {
@@ -160,7 +164,7 @@ async fn resume(
             format!("{key} resolved by {rival}"),
         );
         let call = Resume {
-            run: view.run_id.clone(),
+            run: view.identity.run_id.clone(),
             resolution: Some(resolution.clone()),
             ..Resume::default()
         };
@@ -177,7 +181,13 @@ async fn resume(
             Ok(_) => accepted.push((key, resolution)),
             Err(error) if [codes::CONFLICT, codes::RUN_FINISHED].contains(&error.code.as_str()) => {
             }
-            Err(error) => return Err(format!("resume {}: {}", view.run_id, describe_error(error))),
+            Err(error) => {
+                return Err(format!(
+                    "resume {}: {}",
+                    view.identity.run_id,
+                    describe_error(error)
+                ));
+            }
         }
     }
     if accepted.len() == 2 {
@@ -185,7 +195,7 @@ async fn resume(
             .persist(
                 client,
                 &ReadEvents {
-                    run: Some(view.run_id.clone()),
+                    run: Some(view.identity.run_id.clone()),
                     ..ReadEvents::default()
                 },
                 "events",
@@ -201,16 +211,21 @@ async fn resume(
         {
             // The first call took effect, and the supervisor was killed before the second call
             // arrived.
-            lock(ledger).resumed_twice.insert(view.run_id.clone());
+            lock(ledger)
+                .resumed_twice
+                .insert(view.identity.run_id.clone());
             accepted.pop();
         }
     }
     let [accepted] = accepted.as_slice() else {
-        return Err(format!("{} was resumed by {accepted:?}", view.run_id));
+        return Err(format!(
+            "{} was resumed by {accepted:?}",
+            view.identity.run_id
+        ));
     };
     lock(ledger)
         .resumed
-        .insert(view.run_id.clone(), accepted.clone());
+        .insert(view.identity.run_id.clone(), accepted.clone());
     Ok(())
 }
 
@@ -223,7 +238,7 @@ async fn record_children(
     view: &RunView,
 ) -> Result<bool, String> {
     let mut over = true;
-    for name in &view.children {
+    for name in &view.identity.children {
         let child = lab
             .persist(
                 client,
@@ -235,11 +250,11 @@ async fn record_children(
             )
             .await
             .map_err(describe_error)?;
-        lock(ledger).children.insert(child.run_id.clone());
-        if child.state == RunStateKind::Stopped {
-            cancel(lab, client, ledger, &child.run_id).await?;
+        lock(ledger).children.insert(child.identity.run_id.clone());
+        if child.condition.state == RunStateKind::Stopped {
+            cancel(lab, client, ledger, &child.identity.run_id).await?;
         }
-        over &= child.state == RunStateKind::Finished;
+        over &= child.condition.state == RunStateKind::Finished;
     }
     Ok(over)
 }

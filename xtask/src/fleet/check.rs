@@ -35,10 +35,10 @@ pub async fn check(site: &mut Site, hubs: &[Arc<Lab>], ledger: &Shared) -> Resul
     let mut attempts = BTreeMap::new();
     for (key, (run, order)) in &runs {
         let again = call(hubs, &mut random, order, key).await?;
-        if again.run_id != *run {
+        if again.identity.run_id != *run {
             problems.push(format!(
                 "{key} repeated gave {} and not {run}",
-                again.run_id
+                again.identity.run_id
             ));
         }
         let view = call(
@@ -51,15 +51,16 @@ pub async fn check(site: &mut Site, hubs: &[Arc<Lab>], ledger: &Shared) -> Resul
             "look",
         )
         .await?;
-        attempts.insert(run.clone(), view.attempt);
+        attempts.insert(run.clone(), view.identity.attempt);
         let succeeded = view
+            .condition
             .outcome
             .as_ref()
             .is_some_and(|outcome| *outcome == OutcomeKind::Succeeded);
-        if view.state != RunStateKind::Finished || !succeeded {
+        if view.condition.state != RunStateKind::Finished || !succeeded {
             problems.push(format!(
                 "{key}: {run} is {} ({:?}, {:?})",
-                view.state, view.outcome, view.reason
+                view.condition.state, view.condition.outcome, view.condition.reason
             ));
         }
     }
@@ -82,10 +83,10 @@ pub async fn check(site: &mut Site, hubs: &[Arc<Lab>], ledger: &Shared) -> Resul
             &format!("check-{request}"),
         )
         .await?;
-        if read.answer.as_ref() != Some(answer) {
+        if read.reply.answer.as_ref() != Some(answer) {
             problems.push(format!(
                 "{request} was answered {answer:?} and has {:?}",
-                read.answer
+                read.reply.answer
             ));
         }
     }

@@ -97,6 +97,7 @@ async fn one_run(
     let run = call(hubs, random, &order, key)
         .await
         .map_err(described)?
+        .identity
         .run_id;
     {
         let mut ledger = lock(ledger);
@@ -106,11 +107,9 @@ async fn one_run(
     // One fault after another can end many attempts of a run. It must finish when they are over.
     loop {
         let waited = waits::for_run(hubs, ledger, random, &run).await?;
-        if waited
-            .ended
-            .iter()
-            .any(|ended| ended.run_id == run && ended.state == RunStateKind::Finished)
-        {
+        if waited.ended.iter().any(|ended| {
+            ended.identity.run_id == run && ended.condition.state == RunStateKind::Finished
+        }) {
             return Ok(());
         }
         for request in &waited.needs {
@@ -119,7 +118,7 @@ async fn one_run(
                 ledger,
                 random,
                 &request.message_id,
-                format!("re: {}", request.question),
+                format!("re: {}", request.content.question),
             )
             .await?;
         }
@@ -133,7 +132,7 @@ async fn one_run(
                 hubs,
                 random,
                 &resume,
-                &format!("resume-{run}-{}", stopped.attempt),
+                &format!("resume-{run}-{}", stopped.identity.attempt),
             )
             .await
             {

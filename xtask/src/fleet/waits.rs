@@ -71,8 +71,10 @@ async fn overdue(hubs: &Hubs, random: &mut Random, run: &str) -> String {
 
 /// Returns the need of a run that ends a wait.
 fn need(view: &RunView) -> Option<String> {
-    let is_over = view.state == RunStateKind::Finished || view.state == RunStateKind::Stopped;
+    let is_over = view.condition.state == RunStateKind::Finished
+        || view.condition.state == RunStateKind::Stopped;
     let pending: Vec<&str> = view
+        .requests
         .pending
         .iter()
         .map(|request| request.message_id.as_str())
@@ -80,7 +82,7 @@ fn need(view: &RunView) -> Option<String> {
     (is_over || !pending.is_empty()).then(|| {
         format!(
             "attempt {} is {}, open requests: {pending:?}",
-            view.attempt, view.state
+            view.identity.attempt, view.condition.state
         )
     })
 }
@@ -106,7 +108,7 @@ pub async fn for_answer(
         )
         .await;
         match read {
-            Ok(view) if view.answer.is_some() => return Ok(view.answer.clone()),
+            Ok(view) if view.reply.answer.is_some() => return Ok(view.reply.answer.clone()),
             Ok(view) if view.status != RequestStateKind::Pending => return Ok(None),
             Ok(_) => {}
             Err(error) => {

@@ -197,7 +197,7 @@ pub(super) async fn elicit(
 /// Waits for the answer to a question. `None`: there is none.
 async fn answer_to(client: &Client, request: RequestView) -> Option<String> {
     match wait_until_settled(client, request).await {
-        Ok(request) => request.answer,
+        Ok(request) => request.reply.answer,
         Err(error) => {
             tracing::warn!(%error, "waiting for an answer failed");
             None
@@ -251,8 +251,11 @@ async fn wait_for_decision(client: &Client, request: RequestView) -> Decision {
         Ok(request) => request,
         Err(error) => return Decision::Deny(format!("there is no decision: {error}")),
     };
-    let words = request.reason.filter(|words| !words.trim().is_empty());
-    match request.decision.as_ref().map(Word::known) {
+    let words = request
+        .reply
+        .reason
+        .filter(|words| !words.trim().is_empty());
+    match request.reply.decision.as_ref().map(Word::known) {
         Some(Some(DecisionKind::Approved)) => Decision::Allow,
         Some(_) => Decision::Deny(words.unwrap_or_else(|| "it was denied".to_owned())),
         None => Decision::Deny(format!(

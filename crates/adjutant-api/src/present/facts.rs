@@ -155,35 +155,35 @@ impl<'a> Facts<'a> {
 
 fn state(run: &RunView) -> Facts<'_> {
     let mut facts = Facts::default();
-    facts.add(Rank::Detail, "id", [run.run_id.as_str()]);
-    facts.add(Rank::Heading, "status", [run.status.as_str()]);
+    facts.add(Rank::Detail, "id", [run.identity.run_id.as_str()]);
+    facts.add(Rank::Heading, "status", [run.condition.status.as_str()]);
     // The heading names a limit.
-    let reason = run.reason.as_deref();
+    let reason = run.condition.reason.as_deref();
     let reason = reason.filter(|_| limit_text(run).is_none());
     facts.add(Rank::Heading, "reason", reason);
     // The facts above say the other reasons. A paused run has not ended.
-    let has_ended = run.state == RunStateKind::Finished;
+    let has_ended = run.condition.state == RunStateKind::Finished;
     let is_shown = |reason: &EndReason| match reason {
         EndReason::Completed | EndReason::Error | EndReason::Cancelled => false,
         EndReason::Partial => has_ended,
         _ => true,
     };
-    let end = run.end_reason.as_ref().and_then(Word::known);
+    let end = run.condition.end_reason.as_ref().and_then(Word::known);
     let end = end.filter(is_shown).map(EndReason::word);
     facts.add(Rank::Detail, "ended by", end);
-    facts.add(Rank::Detail, "note", run.note.as_deref());
-    facts.quote(Rank::Detail, "task", [run.task.as_str()]);
-    let agent = format!("{}, attempt {}", run.agent, run.attempt);
+    facts.add(Rank::Detail, "note", run.condition.note.as_deref());
+    facts.quote(Rank::Detail, "task", [run.identity.task.as_str()]);
+    let agent = format!("{}, attempt {}", run.identity.agent, run.identity.attempt);
     facts.add(Rank::Heading, "agent", [agent]);
-    facts.add(Rank::Detail, "chosen", run.agent_why.as_deref());
+    facts.add(Rank::Detail, "chosen", run.identity.agent_why.as_deref());
     facts
 }
 
 fn queue<'a>(run: &'a RunView, reader: &dyn Reader) -> Facts<'a> {
     let mut facts = Facts::default();
-    let priority = run.priority.as_ref();
+    let priority = run.terms.priority.as_ref();
     let priority = priority.map_or_else(String::new, |priority| format!(", {priority}"));
-    let (rank, place) = match (run.queue_place, run.queue_ahead_min) {
+    let (rank, place) = match (run.in_queue.queue_place, run.in_queue.queue_ahead_min) {
         (Some(place), _) => (Rank::Summary, format!(", place {place} in its queue")),
         (None, Some(ahead)) => (
             Rank::Summary,
@@ -191,10 +191,14 @@ fn queue<'a>(run: &'a RunView, reader: &dyn Reader) -> Facts<'a> {
         ),
         (None, None) => (Rank::Detail, String::new()),
     };
-    facts.add(rank, "pool", [format!("{}{priority}{place}", run.pool)]);
-    let after: Vec<String> = run.after.iter().map(after_line).collect();
+    facts.add(
+        rank,
+        "pool",
+        [format!("{}{priority}{place}", run.terms.pool)],
+    );
+    let after: Vec<String> = run.in_queue.after.iter().map(after_line).collect();
     facts.add(Rank::Detail, "after", [after.join(", ")]);
-    if let Some(queue) = &run.queue {
+    if let Some(queue) = &run.in_queue.queue {
         let is_turn = queue.waiting_for == QueueReason::Turn;
         let rank = if is_turn { Rank::Detail } else { Rank::Summary };
         facts.add(rank, "waits", [queue.why.as_str()]);
@@ -221,8 +225,8 @@ fn after_line(after: &AfterView) -> String {
 
 fn workspace(run: &RunView) -> Facts<'_> {
     let mut facts = Facts::default();
-    facts.quote(Rank::Detail, "directory", [run.cwd.as_str()]);
-    if let Some(workspace) = &run.workspace {
+    facts.quote(Rank::Detail, "directory", [run.place.cwd.as_str()]);
+    if let Some(workspace) = &run.place.workspace {
         facts.quote(Rank::Detail, "workspace", [workspace_line(workspace)]);
         let setup = workspace.setup.as_ref().map(setup_line);
         facts.quote(Rank::Detail, "setup", setup);
@@ -236,7 +240,7 @@ fn workspace(run: &RunView) -> Facts<'_> {
         let caches = caches.map(|(variable, dir)| format!("{variable}={dir}"));
         facts.add(Rank::Detail, "caches", caches);
     }
-    let ports = run.ports.map(|PortsView { base, count }| {
+    let ports = run.place.ports.map(|PortsView { base, count }| {
         format!("{base} to {}", base.saturating_add(count).saturating_sub(1))
     });
     facts.add(Rank::Detail, "ports", ports);
@@ -300,19 +304,19 @@ fn copied_line(workspace: &WorkspaceView) -> String {
 
 fn settings(run: &RunView) -> Facts<'_> {
     let mut facts = Facts::default();
-    let not_enforced = if run.permissions_not_enforced {
+    let not_enforced = if run.terms.permissions_not_enforced {
         " (not enforced: the agent is a plain program)"
     } else {
         ""
     };
-    let permissions = run.permissions.as_ref();
+    let permissions = run.terms.permissions.as_ref();
     let permissions = permissions.map(|profile| format!("{profile}{not_enforced}"));
     facts.add(Rank::Detail, "permissions", permissions);
-    facts.add(Rank::Detail, "model", run.model.as_deref());
-    facts.quote(Rank::Detail, "arguments", [arguments_line(&run.args)]);
-    facts.quote(Rank::Detail, "variables", [run.set_env.join(", ")]);
+    facts.add(Rank::Detail, "model", run.terms.model.as_deref());
+    facts.quote(Rank::Detail, "arguments", [arguments_line(&run.terms.args)]);
+    facts.quote(Rank::Detail, "variables", [run.terms.set_env.join(", ")]);
     // The problem of a file names what is in it.
-    let policies = run.policies_not_in_effect.iter();
+    let policies = run.terms.policies_not_in_effect.iter();
     facts.quote(Rank::Detail, "policies", policies.map(String::as_str));
     facts
 }
@@ -330,22 +334,31 @@ fn arguments_line(args: &[String]) -> String {
 
 fn relations<'a>(run: &'a RunView, reader: &dyn Reader) -> Facts<'a> {
     let mut facts = Facts::default();
-    let more = if run.shares_directory_more {
+    let more = if run.place.shares_directory_more {
         " and more"
     } else {
         ""
     };
-    let others = format!("{}{more}", run.shares_directory_with.join(", "));
+    let others = format!("{}{more}", run.place.shares_directory_with.join(", "));
     facts.add(Rank::Detail, "also here", [others]);
-    facts.add(Rank::Detail, "started by", [reader.principal(&run.owner)]);
-    let parent = run.parent_name.as_deref().or(run.parent.as_deref());
+    facts.add(
+        Rank::Detail,
+        "started by",
+        [reader.principal(&run.identity.owner)],
+    );
+    let parent = run
+        .identity
+        .parent_name
+        .as_deref()
+        .or(run.identity.parent.as_deref());
     facts.add(Rank::Detail, "child of", parent);
-    facts.add(Rank::Detail, "children", [run.children.join(", ")]);
-    let subagents = run.subagents.iter().map(subagent_line);
+    facts.add(Rank::Detail, "children", [run.identity.children.join(", ")]);
+    let subagents = run.activity.subagents.iter().map(subagent_line);
     facts.quote(Rank::Detail, "sub-agents", subagents);
-    let more = (run.subagents_more > 0).then(|| format!("{} more", run.subagents_more));
+    let more =
+        (run.activity.subagents_more > 0).then(|| format!("{} more", run.activity.subagents_more));
     facts.add(Rank::Detail, "sub-agents", more);
-    facts.add(Rank::Detail, "retry of", run.retry_of.as_deref());
+    facts.add(Rank::Detail, "retry of", run.identity.retry_of.as_deref());
     facts
 }
 
@@ -370,68 +383,93 @@ fn subagent_line(subagent: &SubagentView) -> String {
 fn progress<'a>(run: &'a RunView, reader: &dyn Reader) -> Facts<'a> {
     let mut facts = Facts::default();
     let ago = |time: &str| reader.ago(time);
-    facts.add(Rank::Detail, "created", [ago(&run.created_at)]);
-    facts.add(Rank::Detail, "started", run.started_at.as_deref().map(ago));
-    facts.add(Rank::Detail, "ended", run.ended_at.as_deref().map(ago));
-    let whose = if run.acceptance.is_some() {
+    facts.add(Rank::Detail, "created", [ago(&run.times.created_at)]);
+    facts.add(
+        Rank::Detail,
+        "started",
+        run.times.started_at.as_deref().map(ago),
+    );
+    facts.add(
+        Rank::Detail,
+        "ended",
+        run.times.ended_at.as_deref().map(ago),
+    );
+    let whose = if run.results.acceptance.is_some() {
         " (of the agent)"
     } else {
         ""
     };
-    let code = run.exit_code.map(|code| format!("{code}{whose}"));
-    let rank = match run.exit_code {
-        Some(code) if code != 0 && run.state != RunStateKind::Queued => Rank::Summary,
+    let code = run.condition.exit_code.map(|code| format!("{code}{whose}"));
+    let rank = match run.condition.exit_code {
+        Some(code) if code != 0 && run.condition.state != RunStateKind::Queued => Rank::Summary,
         _ => Rank::Detail,
     };
     facts.add(rank, "exit code", code);
-    let rank = match run.outcome {
+    let rank = match run.condition.outcome {
         None => Rank::Summary,
         Some(_) => Rank::Detail,
     };
-    let percent = run.percent.map(|percent| format!("{percent}%"));
-    let progress = run.progress.as_deref().unwrap_or_default();
+    let percent = run.activity.percent.map(|percent| format!("{percent}%"));
+    let progress = run.activity.progress.as_deref().unwrap_or_default();
     facts.pairs(rank, "progress", [(percent.unwrap_or_default(), progress)]);
-    facts.quote(rank, "eta", run.eta.as_deref());
-    let overdue = run.overdue_since.as_deref();
+    facts.quote(rank, "eta", run.activity.eta.as_deref());
+    let overdue = run.condition.overdue_since.as_deref();
     let overdue = overdue.map(|since| format!("longer than estimated, since {}", ago(since)));
     facts.add(Rank::Summary, "overdue", overdue);
-    facts.quote(Rank::Detail, "criteria", run.criteria.as_deref());
-    let summary = run.summary.as_deref().filter(|_| run.report.is_none());
+    facts.quote(Rank::Detail, "criteria", run.terms.criteria.as_deref());
+    let summary = run
+        .results
+        .summary
+        .as_deref()
+        .filter(|_| run.results.report.is_none());
     facts.quote(Rank::Detail, "summary", summary);
     facts
 }
 
 fn changes(run: &RunView) -> Facts<'_> {
     let mut facts = Facts::default();
-    if let Some(files) = run.changed_files.as_ref().filter(|files| !files.is_empty()) {
-        let more = if run.changed_files_more { ", …" } else { "" };
+    if let Some(files) = run
+        .changes
+        .changed_files
+        .as_ref()
+        .filter(|files| !files.is_empty())
+    {
+        let more = if run.changes.changed_files_more {
+            ", …"
+        } else {
+            ""
+        };
         let files = format!("{}{more}", files.join(", "));
         facts.quote(Rank::Detail, "changed", [files]);
-        if run.changed_before_too {
+        if run.changes.changed_before_too {
             facts.note("(all uncommitted files; changes from before the run are not known)");
-        } else if !run.changed_beside.is_empty() {
+        } else if !run.changes.changed_beside.is_empty() {
             facts.note(format!(
                 "(during the run; {} also worked in this directory)",
-                run.changed_beside.join(", ")
+                run.changes.changed_beside.join(", ")
             ));
         }
     }
-    let conflicts = run.conflicts.iter().map(conflict);
+    let conflicts = run.changes.conflicts.iter().map(conflict);
     facts.pairs(Rank::Warning, "conflicts", conflicts);
-    if let Some(announced) = &run.announced {
+    if let Some(announced) = &run.changes.announced {
         let interfaces = announced.interfaces.iter();
         let interfaces = interfaces.map(|name| format!("interface {name}"));
         let all: Vec<String> = announced.paths.iter().cloned().chain(interfaces).collect();
         facts.quote(Rank::Detail, "announced", [all.join(", ")]);
     }
-    let overlaps = run.overlaps.iter().map(overlap);
+    let overlaps = run.changes.overlaps.iter().map(overlap);
     facts.pairs(Rank::Warning, "overlaps", overlaps);
-    if !run.unannounced_files.is_empty() {
-        let files = run.unannounced_files.join(", ");
+    if !run.changes.unannounced_files.is_empty() {
+        let files = run.changes.unannounced_files.join(", ");
         let pair = ("changed, but not announced:", files);
         facts.pairs(Rank::Warning, "unannounced", [pair]);
     }
-    facts.add(Rank::Summary, "merge order", [run.merge_order.join(", ")]);
+    facts.add(
+        Rank::Summary,
+        "merge order",
+        [run.changes.merge_order.join(", ")],
+    );
     facts
 }
 
@@ -472,13 +510,21 @@ pub fn conflict_line(of: &RunConflictView) -> String {
 
 fn snapshots<'a>(run: &'a RunView, reader: &dyn Reader) -> Facts<'a> {
     let mut facts = Facts::default();
-    let not_kept = run.snapshot_problem.as_deref().map(not_kept);
+    let not_kept = run.changes.snapshot_problem.as_deref().map(not_kept);
     facts.add(Rank::Warning, "not kept", not_kept);
-    facts.add(Rank::Detail, "gone", run.gone.as_deref());
-    let undo = run.undo_interrupted.as_ref().map(InterruptedUndoView::line);
+    facts.add(Rank::Detail, "gone", run.changes.gone.as_deref());
+    let undo = run
+        .changes
+        .undo_interrupted
+        .as_ref()
+        .map(InterruptedUndoView::line);
     facts.add(Rank::Warning, "undo", undo);
-    let first_shown = run.snapshots.len().saturating_sub(SNAPSHOTS_SHOWN_MAX);
-    let shown = run.snapshots.iter().enumerate().skip(first_shown);
+    let first_shown = run
+        .changes
+        .snapshots
+        .len()
+        .saturating_sub(SNAPSHOTS_SHOWN_MAX);
+    let shown = run.changes.snapshots.iter().enumerate().skip(first_shown);
     let shown = shown.map(|(at, snapshot)| {
         let earlier = if at == first_shown && at > 0 {
             format!(" (earlier: 1 to {at})")
@@ -494,14 +540,15 @@ fn snapshots<'a>(run: &'a RunView, reader: &dyn Reader) -> Facts<'a> {
         format!("{name}, {at}{left_out}{earlier}")
     });
     facts.quote(Rank::Detail, "snapshots", shown);
-    let copies = (!run.committed_copies.is_empty()).then(|| run.committed_copies.join(", "));
+    let copies =
+        (!run.changes.committed_copies.is_empty()).then(|| run.changes.committed_copies.join(", "));
     if let Some(files) = copies {
         facts.quote(Rank::Detail, "copied files", [files]);
         facts.note("in its commits, which are kept and merged without files that can be secrets");
     }
-    let commits = run.commits.iter().take(COMMITS_SHOWN_MAX);
+    let commits = run.changes.commits.iter().take(COMMITS_SHOWN_MAX);
     facts.quote(Rank::Detail, "commits", commits.map(String::as_str));
-    let more = run.commits.len().saturating_sub(COMMITS_SHOWN_MAX);
+    let more = run.changes.commits.len().saturating_sub(COMMITS_SHOWN_MAX);
     let more = (more > 0).then(|| format!("… and {more} more"));
     facts.add(Rank::Detail, "commits", more);
     facts
@@ -527,25 +574,29 @@ pub fn snapshot_name(snapshot: &SnapshotView) -> String {
 
 fn usage(run: &RunView) -> Facts<'_> {
     let mut facts = Facts::default();
-    facts.quote(Rank::Detail, "annotation", run.annotation.as_deref());
-    let ignored = run.ignored_signals.as_ref().map(|ignored| {
+    facts.quote(
+        Rank::Detail,
+        "annotation",
+        run.condition.annotation.as_deref(),
+    );
+    let ignored = run.activity.ignored_signals.as_ref().map(|ignored| {
         let signals = text::count(ignored.count, "signal", "signals");
         let last = ignored.last.as_str();
         (format!("{signals} without effect; last:"), last)
     });
     facts.pairs(Rank::Detail, "ignored", ignored);
-    facts.add(Rank::Detail, "tree", run.tree.as_ref().map(tree_line));
-    let resources = run.resources.as_ref().map(resources_line);
+    facts.add(Rank::Detail, "tree", run.cost.tree.as_ref().map(tree_line));
+    let resources = run.processes.resources.as_ref().map(resources_line);
     facts.add(Rank::Detail, "resources", resources);
-    let usage = run.usage.as_ref().map(ToString::to_string);
+    let usage = run.cost.usage.as_ref().map(ToString::to_string);
     facts.add(Rank::Detail, "usage", usage);
-    for budget in &run.budgets {
-        let of = if budget.of == run.name {
+    for budget in &run.cost.budgets {
+        let of = if budget.of == run.identity.name {
             String::new()
         } else {
             format!(" (budget of {})", budget.of)
         };
-        let is_warning = budget.nearly_used && run.outcome.is_none();
+        let is_warning = budget.nearly_used && run.condition.outcome.is_none();
         let rank = if is_warning {
             Rank::Warning
         } else {
@@ -558,13 +609,13 @@ fn usage(run: &RunView) -> Facts<'_> {
 
 fn processes<'a>(run: &'a RunView, reader: &dyn Reader) -> Facts<'a> {
     let mut facts = Facts::default();
-    facts.quote(Rank::Detail, "session", run.session.as_deref());
-    let containment = run.containment.as_deref();
+    facts.quote(Rank::Detail, "session", run.identity.session.as_deref());
+    let containment = run.processes.containment.as_deref();
     facts.add(Rank::Internal, "contained by", containment);
-    let fence = run.fence.as_ref();
+    let fence = run.processes.fence.as_ref();
     facts.add(Rank::Detail, "fence", fence.map(ToString::to_string));
     facts.pairs(Rank::Warning, "denied", fence.and_then(FenceView::denied));
-    let swept = run.swept.filter(|n| *n > 0).map(|n| {
+    let swept = run.processes.swept.filter(|n| *n > 0).map(|n| {
         text::count(
             n.into(),
             "leftover process ended",
@@ -573,14 +624,14 @@ fn processes<'a>(run: &'a RunView, reader: &dyn Reader) -> Facts<'a> {
     });
     facts.add(Rank::Detail, "swept", swept);
     let left_open = "truncated: a leftover process kept it open";
-    let left_open = run.output_left_open.then_some(left_open);
+    let left_open = run.processes.output_left_open.then_some(left_open);
     facts.add(Rank::Detail, "output", left_open);
     facts.quote(
         Rank::Detail,
         "log",
-        run.log_paths.iter().map(String::as_str),
+        run.place.log_paths.iter().map(String::as_str),
     );
-    let elsewhere = run.log_runner.as_ref();
+    let elsewhere = run.place.log_runner.as_ref();
     let elsewhere =
         elsewhere.map(|runner| format!("on the runner {runner}: {}", reader.log_command(run)));
     facts.add(Rank::Detail, "log", elsewhere);
@@ -590,7 +641,10 @@ fn processes<'a>(run: &'a RunView, reader: &dyn Reader) -> Facts<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::{BudgetView, ConflictFileView, QueueView};
+    use crate::view::{
+        BudgetView, ConflictFileView, QueueView, RunActivityView, RunChangesView, RunCostView,
+        RunInQueueView,
+    };
 
     struct Plain;
 
@@ -612,18 +666,24 @@ mod tests {
     #[test]
     fn words_of_others_are_apart_from_those_of_adjutant() {
         let run = RunView {
-            percent: Some(50),
-            progress: Some("half".to_owned()),
-            changed_files: Some(vec!["a".to_owned(), "b".to_owned()]),
-            changed_before_too: true,
-            conflicts: vec![RunConflictView {
-                run_name: "fox".to_owned(),
-                files: vec![ConflictFileView {
-                    path: "a".to_owned(),
-                    kind: Word::read("both"),
+            activity: RunActivityView {
+                percent: Some(50),
+                progress: Some("half".to_owned()),
+                ..RunActivityView::default()
+            },
+            changes: RunChangesView {
+                changed_files: Some(vec!["a".to_owned(), "b".to_owned()]),
+                changed_before_too: true,
+                conflicts: vec![RunConflictView {
+                    run_name: "fox".to_owned(),
+                    files: vec![ConflictFileView {
+                        path: "a".to_owned(),
+                        kind: Word::read("both"),
+                    }],
+                    ..RunConflictView::default()
                 }],
-                ..RunConflictView::default()
-            }],
+                ..RunChangesView::default()
+            },
             ..RunView::default()
         };
         assert_eq!(shown(&run, Rank::Summary), ["progress 50% \"half\""]);
@@ -640,15 +700,21 @@ mod tests {
     #[test]
     fn wait_for_a_turn_and_an_unused_budget_are_details() {
         let waits = |waiting_for: QueueReason, nearly_used| RunView {
-            queue: Some(QueueView {
-                waiting_for: waiting_for.into(),
-                why: "why".to_owned(),
-                ..QueueView::default()
-            }),
-            budgets: vec![BudgetView {
-                nearly_used,
-                ..BudgetView::default()
-            }],
+            in_queue: RunInQueueView {
+                queue: Some(QueueView {
+                    waiting_for: waiting_for.into(),
+                    why: "why".to_owned(),
+                    ..QueueView::default()
+                }),
+                ..RunInQueueView::default()
+            },
+            cost: RunCostView {
+                budgets: vec![BudgetView {
+                    nearly_used,
+                    ..BudgetView::default()
+                }],
+                ..RunCostView::default()
+            },
             ..RunView::default()
         };
         let ranks = |run: &RunView| {

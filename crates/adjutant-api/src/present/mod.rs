@@ -137,7 +137,7 @@ pub struct AskedFor<'a> {
 /// Returns what a request asks for.
 #[must_use]
 pub fn asked_for(request: &RequestView) -> AskedFor<'_> {
-    let parts = match (request.kind.known(), &request.delegation) {
+    let parts = match (request.kind.known(), &request.delegated.delegation) {
         (Some(RequestKind::Question), _) => Vec::new(),
         (_, Some(delegation)) => {
             let allowed = delegation_parts(delegation)
@@ -151,12 +151,17 @@ pub fn asked_for(request: &RequestView) -> AskedFor<'_> {
                 .collect()
         }
         (_, None) => approval_parts(
-            request.operation.clone().map(Operation::from).as_ref(),
-            request.preview.as_deref(),
+            request
+                .content
+                .operation
+                .clone()
+                .map(Operation::from)
+                .as_ref(),
+            request.content.preview.as_deref(),
         ),
     };
     AskedFor {
-        text: &request.question,
+        text: &request.content.question,
         parts,
     }
 }
@@ -166,7 +171,7 @@ pub fn asked_for(request: &RequestView) -> AskedFor<'_> {
 #[must_use]
 pub fn operation_parts(request: &RequestView) -> Vec<OperationPart> {
     let mut parts = asked_for(request).parts;
-    parts.retain(|part| part.name != "preview" && request.delegation.is_none());
+    parts.retain(|part| part.name != "preview" && request.delegated.delegation.is_none());
     parts
 }
 

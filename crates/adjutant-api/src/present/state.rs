@@ -65,15 +65,15 @@ fn label(sign: &'static str, words: impl Into<String>, tone: Tone, place: Place)
 /// to be shown.
 #[must_use]
 pub fn state_label(run: &RunView, since: &dyn Fn(&str) -> Option<i64>) -> StateLabel {
-    if let Some(oldest) = run.pending.first() {
-        let words = request_words(oldest, run.pending.len() - 1, since);
+    if let Some(oldest) = run.requests.pending.first() {
+        let words = request_words(oldest, run.requests.pending.len() - 1, since);
         return label("?", words, Tone::Attention, Place::NeedsYou);
     }
     let because = |word: &str| {
         run.reason_without_stderr()
             .map_or_else(|| word.to_owned(), |reason| format!("{word}: {reason}"))
     };
-    match run.state.known() {
+    match run.condition.state.known() {
         Some(RunStateKind::Queued) if run.is_held() => {
             label("■", HELD, Tone::Attention, Place::NeedsYou)
         }
@@ -81,7 +81,7 @@ pub fn state_label(run: &RunView, since: &dyn Fn(&str) -> Option<i64>) -> StateL
         Some(RunStateKind::Starting) => label("●", "starting", Tone::Good, Place::Live),
         Some(RunStateKind::Running) => running(run, since),
         Some(RunStateKind::Stopping) => label("■", "stopping", Tone::Dim, Place::Live),
-        Some(RunStateKind::Stopped) => match &run.attention {
+        Some(RunStateKind::Stopped) => match &run.condition.attention {
             Some(AttentionView { why, .. }) => {
                 let words = format!("stopped: {}", stop_label(why));
                 label("■", words, Tone::Attention, Place::NeedsYou)
@@ -89,11 +89,13 @@ pub fn state_label(run: &RunView, since: &dyn Fn(&str) -> Option<i64>) -> StateL
             None => label("■", because("stopped"), Tone::Attention, Place::Troubled),
         },
         Some(RunStateKind::Finished) => {
-            let (sign, words, tone) = match run.outcome.as_ref().and_then(Word::known) {
+            let (sign, words, tone) = match run.condition.outcome.as_ref().and_then(Word::known) {
                 Some(OutcomeKind::Succeeded) if !run.has_succeeded() => {
                     ("✗", "not accepted".to_owned(), Tone::Bad)
                 }
-                Some(OutcomeKind::Succeeded) if run.status == RunStatus::PartialSuccess => {
+                Some(OutcomeKind::Succeeded)
+                    if run.condition.status == RunStatus::PartialSuccess =>
+                {
                     ("✓", "partly done".to_owned(), Tone::Attention)
                 }
                 Some(OutcomeKind::Succeeded) => ("✓", "done".to_owned(), Tone::Good),
@@ -101,22 +103,27 @@ pub fn state_label(run: &RunView, since: &dyn Fn(&str) -> Option<i64>) -> StateL
                 Some(OutcomeKind::SpawnFailed) => ("✗", "not started".to_owned(), Tone::Bad),
                 Some(OutcomeKind::Lost) => ("✗", "lost".to_owned(), Tone::Bad),
                 Some(OutcomeKind::Failed) | None => {
-                    let cause = run.cause.as_ref().and_then(Word::known).map(cause_label);
+                    let cause = run
+                        .condition
+                        .cause
+                        .as_ref()
+                        .and_then(Word::known)
+                        .map(cause_label);
                     let words = cause.map_or_else(|| because("failed"), str::to_owned);
                     ("✗", words, Tone::Bad)
                 }
             };
             label(sign, words, tone, Place::Ended)
         }
-        None => label("", run.state.as_str(), Tone::Plain, Place::Live),
+        None => label("", run.condition.state.as_str(), Tone::Plain, Place::Live),
     }
 }
 
 fn request_words(oldest: &RequestView, more: usize, since: &dyn Fn(&str) -> Option<i64>) -> String {
-    let left = since(&oldest.expires_at).map(|since| -since);
+    let left = since(&oldest.times.expires_at).map(|since| -since);
     let waits = match left.filter(|left| (0..=DEADLINE_SHOWN_S).contains(left)) {
         Some(left) => format!("{} left", duration::left(left)),
-        None => age(&oldest.asked_at, since),
+        None => age(&oldest.times.asked_at, since),
     };
     let wants = oldest.shown_kind().asks_shortly();
     let others = if more > 0 {
@@ -134,13 +141,13 @@ fn age(time: &str, since: &dyn Fn(&str) -> Option<i64>) -> String {
 }
 
 fn running(run: &RunView, since: &dyn Fn(&str) -> Option<i64>) -> StateLabel {
-    let reports = run.reported.as_ref().map(ReportedView::line);
-    if let Some(retrying) = &run.retrying {
+    let reports = run.condition.reported.as_ref().map(ReportedView::line);
+    if let Some(retrying) = &run.condition.retrying {
         let word = retry_label(retrying.cause.known());
         let words = format!("{word} {}", age(&retrying.since, since));
         return label("◌", words, Tone::Attention, Place::Troubled);
     }
-    if let Some(silent) = &run.silent_since {
+    if let Some(silent) = &run.condition.silent_since {
         let silent = age(silent, since);
         let (words, place) = match reports {
             Some(reports) => (format!("{reports}, still alive {silent}"), Place::NeedsYou),
@@ -148,10 +155,10 @@ fn running(run: &RunView, since: &dyn Fn(&str) -> Option<i64>) -> StateLabel {
         };
         return label("◌", words, Tone::Attention, place);
     }
-    if run.overdue_since.is_some() {
+    if run.condition.overdue_since.is_some() {
         return label("●", "overdue", Tone::Attention, Place::Live);
     }
-    let most = run.budgets.iter().filter(|budget| budget.nearly_used);
+    let most = run.cost.budgets.iter().filter(|budget| budget.nearly_used);
     if let Some(most) = most.max_by_key(|budget| budget.used_percent) {
         let words = format!("budget {} %", most.used_percent);
         return label("●", words, Tone::Attention, Place::Live);
@@ -170,12 +177,12 @@ fn running(run: &RunView, since: &dyn Fn(&str) -> Option<i64>) -> StateLabel {
 const HELD: &str = "held: other run failed";
 
 fn queue_words(run: &RunView) -> String {
-    let queue = run.queue.as_ref();
+    let queue = run.in_queue.queue.as_ref();
     let waits = queue.and_then(|queue| queue.waiting_for.known());
     match (
         waits.and_then(queue_label),
-        run.queue_place,
-        run.queue_ahead_min,
+        run.in_queue.queue_place,
+        run.in_queue.queue_ahead_min,
     ) {
         (Some(waits), _, _) => waits.to_owned(),
         (None, Some(place), _) => format!("queued ({})", ordinal(place)),
@@ -258,12 +265,13 @@ fn stop_label(why: &Word<Need>) -> &str {
 #[must_use]
 pub fn limit_text(run: &RunView) -> Option<String> {
     let attention = run
+        .condition
         .attention
         .as_ref()
-        .filter(|_| run.state == RunStateKind::Stopped)?;
+        .filter(|_| run.condition.state == RunStateKind::Stopped)?;
     match attention.why.known()? {
         Need::Resume(StopReason::ResourceLimit) => {
-            let active = duration::of(Duration::from_millis(run.active_ms));
+            let active = duration::of(Duration::from_millis(run.times.active_ms));
             Some(format!("time limit ({active}) used up"))
         }
         Need::Resume(StopReason::MemoryLimit) => Some("memory limit reached".to_owned()),
@@ -275,7 +283,7 @@ pub fn limit_text(run: &RunView) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::RequestView;
+    use crate::view::{RequestTimesView, RequestView, RunConditionView, RunInQueueView};
 
     #[test]
     fn cause_labels_fit_a_cell() {
@@ -303,8 +311,14 @@ mod tests {
     #[test]
     fn uncounted_queue_places_fit_a_cell() {
         let run = RunView {
-            state: RunStateKind::Queued.into(),
-            queue_ahead_min: Some(1_000),
+            condition: RunConditionView {
+                state: RunStateKind::Queued.into(),
+                ..RunConditionView::default()
+            },
+            in_queue: RunInQueueView {
+                queue_ahead_min: Some(1_000),
+                ..RunInQueueView::default()
+            },
             ..RunView::default()
         };
         let shown = state_label(&run, &|_| None).text();
@@ -319,7 +333,10 @@ mod tests {
         // The deadlines and times of the test, in seconds.
         let since = |time: &str| time.parse().ok();
         let mut run = RunView {
-            state: RunStateKind::Running.into(),
+            condition: RunConditionView {
+                state: RunStateKind::Running.into(),
+                ..RunConditionView::default()
+            },
             ..RunView::default()
         };
         let working = state_label(&run, &since);
@@ -330,9 +347,12 @@ mod tests {
         let asking = state_label(&run, &since);
         assert!(asking.place < working.place && asking.text() == "? asks Q3");
         let times = |asked_at: &str, expires_at: &str| RequestView {
+            times: RequestTimesView {
+                asked_at: asked_at.to_owned(),
+                expires_at: expires_at.to_owned(),
+                ..RequestTimesView::default()
+            },
             number: "Q3".to_owned(),
-            asked_at: asked_at.to_owned(),
-            expires_at: expires_at.to_owned(),
             ..RequestView::default()
         };
         run.pending = vec![times("180", "-16")];

@@ -20,8 +20,8 @@ pub enum RunNeed<'a> {
 /// Returns what a run needs that needs the person.
 #[must_use]
 pub fn run_need(run: &RunView) -> RunNeed<'_> {
-    let attention = run.attention.as_ref();
-    match (attention, &run.undo_interrupted) {
+    let attention = run.condition.attention.as_ref();
+    match (attention, &run.changes.undo_interrupted) {
         (Some(attention), _) if attention.is_stop() => RunNeed::Resume,
         (Some(attention), _) if attention.kind == AttentionKind::Alive => RunNeed::EndOrWait,
         (_, Some(undo)) => RunNeed::Undo(undo),
@@ -46,13 +46,13 @@ pub enum ResumeStep<'a> {
 #[must_use]
 pub fn resume_step(run: &RunView) -> ResumeStep<'_> {
     let is_cause = |state| run.is_held() && state == AfterState::Failed;
-    let mut after = run.after.iter();
+    let mut after = run.in_queue.after.iter();
     if let Some(failed) = after.find(|after| after.state.known().is_some_and(is_cause)) {
         return ResumeStep::Retry(&failed.name);
     }
-    match run.budgets.iter().find(|budget| budget.left == 0) {
+    match run.cost.budgets.iter().find(|budget| budget.left == 0) {
         Some(used_up) => ResumeStep::Raise(used_up),
-        None if run.choices.is_empty() => ResumeStep::Tell,
+        None if run.condition.choices.is_empty() => ResumeStep::Tell,
         None => ResumeStep::Choose(choice_words(run)),
     }
 }
@@ -61,6 +61,7 @@ pub fn resume_step(run: &RunView) -> ResumeStep<'_> {
 #[must_use]
 pub fn choice_words(run: &RunView) -> String {
     let words = run
+        .condition
         .choices
         .iter()
         .map(|choice| text::line(choice.choice.as_str()));

@@ -130,7 +130,7 @@ pub struct NotifiedRun {
 impl From<&RunView> for NotifiedRun {
     fn from(run: &RunView) -> Self {
         Self {
-            run_id: run.run_id.clone(),
+            run_id: run.identity.run_id.clone(),
             cursor: run.cursor,
         }
     }
@@ -142,9 +142,14 @@ impl Waited {
     pub fn has_only_reports(&self) -> bool {
         let is_quiet = self.needs.is_empty() && self.stopped.is_empty() && self.ended.is_empty();
         let is_noticed = |run: &RunView| {
-            run.has_condition() || !run.conflicts.is_empty() || !run.overlaps.is_empty()
+            run.has_condition()
+                || !run.changes.conflicts.is_empty()
+                || !run.changes.overlaps.is_empty()
         };
-        let is_of_report = self.working.iter().any(|run| run.reported.is_some())
+        let is_of_report = self
+            .working
+            .iter()
+            .any(|run| run.condition.reported.is_some())
             && !self.working.iter().any(is_noticed);
         self.outcome == WaitOutcome::Event && is_quiet && is_of_report
     }
@@ -154,7 +159,8 @@ impl Waited {
     #[must_use]
     pub fn confirmation(&self, is_named: bool) -> ConfirmNotified {
         let reported = self.working.iter().filter(|run| {
-            run.reported
+            run.condition
+                .reported
                 .as_ref()
                 .is_some_and(|reported| reported.is_new)
         });
@@ -171,7 +177,8 @@ impl Waited {
             };
         }
         let is_new = |run: &RunView| {
-            run.attention
+            run.condition
+                .attention
                 .as_ref()
                 .is_some_and(|attention| attention.is_new)
         };

@@ -45,19 +45,20 @@ impl<'de> Deserializer<'de> for FieldNames<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::{RunView, Word};
+    use crate::view::{RunIdentityView, RunView, Word};
     use adjutant_core::RunStateKind;
 
     #[test]
     fn names_of_fields_are_those_of_the_json() {
-        let names = field_names::<RunView>();
+        let names = field_names::<RunIdentityView>();
         assert!(
-            names.starts_with(&["run_id", "name", "agent"]) && names.contains(&"tree"),
+            names.starts_with(&["run_id", "name", "agent"]) && names.contains(&"session"),
             "{names:?}"
         );
         assert!(
             field_names::<Word<RunStateKind>>().is_empty()
-                && field_names::<Vec<RunView>>().is_empty()
+                && field_names::<Vec<RunIdentityView>>().is_empty()
+                && field_names::<RunView>().is_empty()
         );
     }
 }

@@ -16,24 +16,24 @@ pub fn metadata(run: &RunView, requests: &[RequestView]) -> Value {
         .map(|request| {
             json!({
                 "messageId": request.message_id,
-                "questionContent": request.question,
-                "questionTimestamp": request.asked_at,
-                "answerContent": request.answer,
-                "answerTimestamp": request.answered_at,
+                "questionContent": request.content.question,
+                "questionTimestamp": request.times.asked_at,
+                "answerContent": request.reply.answer,
+                "answerTimestamp": request.times.answered_at,
                 "messageStatus": request.message_status,
             })
         })
         .collect();
     json!({
-        "runId": run.run_id,
-        "agentName": run.agent,
-        "command": run.agent,
-        "startTime": run.started_at.as_ref().unwrap_or(&run.created_at),
-        "status": run.status,
-        "exitCode": run.exit_code,
-        "endTime": run.ended_at,
-        "summary": run.summary.as_ref().or(run.result.as_ref()),
-        "lastUpdated": run.updated_at,
+        "runId": run.identity.run_id,
+        "agentName": run.identity.agent,
+        "command": run.identity.agent,
+        "startTime": run.times.started_at.as_ref().unwrap_or(&run.times.created_at),
+        "status": run.condition.status,
+        "exitCode": run.condition.exit_code,
+        "endTime": run.times.ended_at,
+        "summary": run.results.summary.as_ref().or(run.results.result.as_ref()),
+        "lastUpdated": run.times.updated_at,
         "error": error(run),
         "messages": messages,
         "completion_report": completion_report(run),
@@ -42,10 +42,11 @@ pub fn metadata(run: &RunView, requests: &[RequestView]) -> Value {
 
 fn error(run: &RunView) -> Option<String> {
     let outcome = run
+        .condition
         .outcome
         .as_ref()
         .filter(|outcome| **outcome != OutcomeKind::Succeeded)?;
-    Some(run.reason.as_ref().map_or_else(
+    Some(run.condition.reason.as_ref().map_or_else(
         || outcome.to_string(),
         |reason| format!("{outcome}: {reason}"),
     ))
@@ -53,10 +54,10 @@ fn error(run: &RunView) -> Option<String> {
 
 /// Returns the report under the original protocol's field names, with its verification.
 fn completion_report(run: &RunView) -> Option<Value> {
-    let mut fields = json!({"agent_id": run.run_id, "timestamp": run.updated_at});
+    let mut fields = json!({"agent_id": run.identity.run_id, "timestamp": run.times.updated_at});
     if let (Some(fields), Ok(Value::Object(report))) = (
         fields.as_object_mut(),
-        serde_json::to_value(run.report.as_ref()?),
+        serde_json::to_value(run.results.report.as_ref()?),
     ) {
         fields.extend(report);
     }

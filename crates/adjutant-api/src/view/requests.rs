@@ -1,6 +1,6 @@
 //! Requests of runs: creating, answering and reading them.
 
-use super::{MessageView, OperationView, RunView, Word};
+use super::{MessageView, OperationView, RunView, Word, field_names};
 use adjutant_core::request::MessageStatus;
 use adjutant_core::signal::{Independence, Priority};
 use adjutant_core::{DecisionKind, RequestKind, RequestStateKind};
@@ -363,6 +363,33 @@ pub struct RequestView {
     pub run_id: String,
     pub run_name: String,
     pub kind: Word<RequestKind>,
+    #[serde(flatten)]
+    pub content: RequestContentView,
+    #[serde(flatten)]
+    pub delegated: DelegatedView,
+    #[serde(flatten)]
+    pub reply: RequestReplyView,
+    #[serde(flatten)]
+    pub times: RequestTimesView,
+    pub blocking: bool,
+    pub status: Word<RequestStateKind>,
+    /// The status in the original protocol's terms.
+    pub message_status: Word<MessageStatus>,
+    /// Present if the question belongs to a group.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub group: Option<GroupView>,
+    /// The people to whom the open request was escalated, in order.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub escalated: Vec<EscalatedView>,
+    /// Messages to the asking run, delivered with this read.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub messages: Vec<MessageView>,
+}
+
+/// What a request asks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RequestContentView {
     /// The question, the action to approve, or the task to delegate.
     pub question: String,
     /// The run's own name for a question.
@@ -378,13 +405,6 @@ pub struct RequestView {
     pub options: Vec<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub default: Option<String>,
-    pub blocking: bool,
-    pub status: Word<RequestStateKind>,
-    /// The status in the original protocol's terms.
-    pub message_status: Word<MessageStatus>,
-    /// Present if the question belongs to a group.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub group: Option<GroupView>,
     /// For an approval: the exact content of the action.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub preview: Option<String>,
@@ -393,6 +413,15 @@ pub struct RequestView {
     /// For an approval: the action as policies and grants see it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub operation: Option<OperationView>,
+    /// A hash of everything that a decision covers, see [`AnswerOne::content_hash`].
+    #[serde(default)]
+    pub content_hash: String,
+}
+
+/// The task that a request delegates, and the run that does it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct DelegatedView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub delegation: Option<DelegationView>,
     /// The run that the approved delegation started, then its name.
@@ -406,9 +435,12 @@ pub struct RequestView {
     /// Whether the asking run is held until the child run ends.
     #[serde(default)]
     pub held: bool,
-    /// A hash of everything that a decision covers, see [`AnswerOne::content_hash`].
-    #[serde(default)]
-    pub content_hash: String,
+}
+
+/// How a request was answered or decided.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RequestReplyView {
     /// Present once decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub decision: Option<Word<DecisionKind>>,
@@ -421,9 +453,12 @@ pub struct RequestView {
     /// `person`, `link <name>`, `client:<name>`, `default`, `policy <name>` or `grant <number>`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub answered_by: Option<String>,
-    /// The people to whom the open request was escalated, in order.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub escalated: Vec<EscalatedView>,
+}
+
+/// When a request was asked, answered and read, and how long it waits.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+pub struct RequestTimesView {
     pub asked_at: String,
     pub expires_at: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -434,9 +469,6 @@ pub struct RequestView {
     pub ended_at: Option<String>,
     /// The reply timeout: how long one wait of the asker for this answer may last, in milliseconds.
     pub patience_ms: u64,
-    /// Messages to the asking run, delivered with this read.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub messages: Vec<MessageView>,
 }
 
 /// One person to whom a request was escalated.
@@ -448,6 +480,31 @@ pub struct EscalatedView {
 }
 
 impl RequestView {
+    /// Returns the names of the fields of all parts.
+    #[must_use]
+    pub fn field_names() -> Vec<&'static str> {
+        [
+            &[
+                "message_id",
+                "number",
+                "run_id",
+                "run_name",
+                "kind",
+                "blocking",
+                "status",
+                "message_status",
+                "group",
+                "escalated",
+                "messages",
+            ],
+            field_names::<RequestContentView>(),
+            field_names::<DelegatedView>(),
+            field_names::<RequestReplyView>(),
+            field_names::<RequestTimesView>(),
+        ]
+        .concat()
+    }
+
     /// Returns the kind. A kind of a later version is shown like a question.
     #[must_use]
     pub fn shown_kind(&self) -> RequestKind {
@@ -459,11 +516,12 @@ impl RequestView {
     #[must_use]
     pub fn option_chosen(&self) -> Option<usize> {
         let chosen = if self.kind == RequestKind::Question {
-            self.answer.as_ref()
+            self.reply.answer.as_ref()
         } else {
-            self.reason.as_ref()
+            self.reply.reason.as_ref()
         }?;
-        self.options
+        self.content
+            .options
             .iter()
             .position(|option| option == chosen)
             .map(|at| at + 1)
@@ -479,4 +537,22 @@ pub struct GroupView {
     /// From 1.
     pub place: u32,
     pub size: u32,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_of_fields_are_those_of_the_schema() -> Result<(), serde_json::Error> {
+        let schema = serde_json::to_value(schemars::schema_for!(RequestView))?;
+        let of_schema: Option<BTreeSet<&str>> = schema["properties"]
+            .as_object()
+            .map(|properties| properties.keys().map(String::as_str).collect());
+        let names = RequestView::field_names();
+        assert_eq!(of_schema, Some(names.iter().copied().collect()));
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        Ok(())
+    }
 }

@@ -153,7 +153,7 @@ pub(super) fn asked(request: &RequestView) -> String {
 pub(super) fn ended(run: &RunView) -> String {
     format!(
         "{}: {}",
-        run.name,
+        run.identity.name,
         run_state::label(run, super::context::now()).text
     )
 }

@@ -97,13 +97,21 @@ fn reword_refusal(error: ErrorView, request: &RequestView) -> ErrorView {
             ..error
         };
     }
-    let by = person(request.answered_by.as_deref().unwrap_or("another party")).to_owned();
+    let by = person(
+        request
+            .reply
+            .answered_by
+            .as_deref()
+            .unwrap_or("another party"),
+    )
+    .to_owned();
     let ago = request
+        .times
         .answered_at
         .as_deref()
         .and_then(|at| age::seconds_since(at, now()))
         .map(duration::age);
-    let recorded = match request.decision.is_none() && request.option_chosen().is_none() {
+    let recorded = match request.reply.decision.is_none() && request.option_chosen().is_none() {
         true => format!("{:?}", recorded_answer(request)),
         false => recorded_answer(request),
     };
@@ -152,7 +160,12 @@ pub(crate) enum PromptKey {
 /// is an answer.
 pub(crate) fn prompt_key(request: &RequestView, line: &str) -> Option<PromptKey> {
     let typed = line.trim();
-    if request.options.iter().any(|option| option.trim() == typed) {
+    if request
+        .content
+        .options
+        .iter()
+        .any(|option| option.trim() == typed)
+    {
         return None;
     }
     key_of(typed)
@@ -177,15 +190,17 @@ pub(super) fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOn
     if request.kind == RequestKind::Question {
         let number = line.trim().parse::<usize>().ok();
         let has_numbers = request
+            .content
             .options
             .iter()
             .all(|option| option.trim().parse::<usize>().is_ok());
         // Where all options are numbers, the hub decides what another number means.
-        let is_no_option = number
-            .is_some_and(|number| !has_numbers && !(1..=request.options.len()).contains(&number));
+        let is_no_option = number.is_some_and(|number| {
+            !has_numbers && !(1..=request.content.options.len()).contains(&number)
+        });
         match (
             line.trim() == "?" || is_no_option,
-            request.options.is_empty(),
+            request.content.options.is_empty(),
         ) {
             (true, true) => return Err("type the answer"),
             (true, false) => return Err("type the number of an option, or an answer in words"),
@@ -203,7 +218,7 @@ pub(super) fn parse_answer(request: &RequestView, line: &str) -> Result<AnswerOn
         .unwrap_or((line.trim(), ""));
     let rest = Some(rest.trim().to_owned()).filter(|rest| !rest.is_empty());
     // The hash ensures that the decision covers exactly the text on the screen.
-    let content_hash = Some(request.content_hash.clone());
+    let content_hash = Some(request.content.content_hash.clone());
     let (decision, reason) = match (word.to_ascii_lowercase().as_str(), rest) {
         ("y" | "yes" | "approve", note) => (DecisionWord::Approve, note),
         ("n" | "no" | "deny", Some(reason)) => (DecisionWord::Deny, Some(reason)),
@@ -264,6 +279,7 @@ pub(crate) fn asked_with_risk(request: &RequestView) -> String {
 fn with_risk(asked: &AskedFor<'_>, request: &RequestView) -> String {
     let what = text::line(&asked.line());
     let risk = request
+        .content
         .risk
         .as_deref()
         .map(|risk| format!(", risk {}", text::cut(&text::line(risk), RISK_COLUMNS_MAX)))
@@ -274,12 +290,12 @@ fn with_risk(asked: &AskedFor<'_>, request: &RequestView) -> String {
 /// Describes the recorded answer.
 pub(crate) fn recorded_answer(request: &RequestView) -> String {
     let answer = text::cut(
-        &text::line(request.answer.as_deref().unwrap_or_default()),
+        &text::line(request.reply.answer.as_deref().unwrap_or_default()),
         60,
     );
     match request
         .option_chosen()
-        .filter(|_| request.decision.is_none())
+        .filter(|_| request.reply.decision.is_none())
     {
         Some(number) => format!("option {number}, {answer:?}"),
         None => answer,
@@ -290,12 +306,13 @@ pub(crate) fn print_answered(answered: &Answered, cx: &Context) -> Result<(), Fa
     for request in &answered.requests {
         let answer = recorded_answer(request);
         let (number, name) = (text::line(&request.number), text::line(&request.run_name));
-        let done = if request.decision.is_none() {
+        let done = if request.reply.decision.is_none() {
             format!("answered {number} of {name}: {answer}")
         } else {
             format!("{number} of {name} {answer}")
         };
         let started = request
+            .delegated
             .child_name
             .as_ref()
             .map(|name| format!("; started {}", text::line(name)))
@@ -304,12 +321,12 @@ pub(crate) fn print_answered(answered: &Answered, cx: &Context) -> Result<(), Fa
         cx.out.print_line(&line)?;
     }
     for run in &answered.runs {
-        if run.state == RunStateKind::Finished {
+        if run.condition.state == RunStateKind::Finished {
             cx.out.print_message(&format!(
                 "note: {} has ended, so it does not learn of this",
-                text::line(&run.name)
+                text::line(&run.identity.name)
             ))?;
-        } else if let Some(open) = run.pending.first() {
+        } else if let Some(open) = run.requests.pending.first() {
             if open.kind != RequestKind::Question {
                 let line = format!("{} {}: {}", open.number, open.kind, asked_for(open).line());
                 cx.out.print_message(&text::line(&line))?;
@@ -317,12 +334,12 @@ pub(crate) fn print_answered(answered: &Answered, cx: &Context) -> Result<(), Fa
             cx.out.suggest(&format!(
                 "{}   ({} asks {} more)",
                 next_step::answer_command(open),
-                text::line(&run.name),
-                run.pending.len()
+                text::line(&run.identity.name),
+                run.requests.pending.len()
             ))?;
         } else {
             cx.out
-                .suggest(&format!("adj logs -f {}", text::line(&run.name)))?;
+                .suggest(&format!("adj logs -f {}", text::line(&run.identity.name)))?;
         }
     }
     Ok(())
@@ -331,6 +348,7 @@ pub(crate) fn print_answered(answered: &Answered, cx: &Context) -> Result<(), Fa
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::RequestContentView;
 
     #[test]
     fn letter_of_an_option_is_an_answer_and_no_key() {
@@ -350,7 +368,10 @@ mod tests {
             ]
         );
         let sizes = RequestView {
-            options: ["s", "m", "quit"].map(str::to_owned).to_vec(),
+            content: RequestContentView {
+                options: ["s", "m", "quit"].map(str::to_owned).to_vec(),
+                ..question.content
+            },
             ..question
         };
         assert_eq!(
@@ -362,10 +383,13 @@ mod tests {
     #[test]
     fn prompt_repeats_only_a_short_preview() {
         let approval = |preview: &str| RequestView {
+            content: RequestContentView {
+                question: "apply".to_owned(),
+                preview: Some(preview.to_owned()),
+                ..RequestContentView::default()
+            },
             kind: RequestKind::Approval.into(),
             number: "Q1".to_owned(),
-            question: "apply".to_owned(),
-            preview: Some(preview.to_owned()),
             ..RequestView::default()
         };
         assert_eq!(
@@ -385,8 +409,11 @@ mod tests {
     #[test]
     fn decision_needs_yes_or_no_with_reason() {
         let request = RequestView {
+            content: RequestContentView {
+                options: vec!["once".to_owned(), "always".to_owned()],
+                ..RequestContentView::default()
+            },
             kind: RequestKind::Approval.into(),
-            options: vec!["once".to_owned(), "always".to_owned()],
             ..RequestView::default()
         };
         let read =
@@ -416,7 +443,10 @@ mod tests {
             Ok("7".to_owned())
         );
         let choice = RequestView {
-            options: vec!["red".to_owned(), "green".to_owned()],
+            content: RequestContentView {
+                options: vec!["red".to_owned(), "green".to_owned()],
+                ..question.clone().content
+            },
             ..question.clone()
         };
         assert!(parse_answer(&choice, "2").is_ok() && parse_answer(&choice, "neither").is_ok());

@@ -182,8 +182,8 @@ fn names(kind: Kind) -> Vec<CompletionCandidate> {
 async fn names_at_hub(kind: Kind, hub: &Client) -> Option<Vec<CompletionCandidate>> {
     Some(match kind {
         Kind::AnyRun => runs(hub, true, |_| true).await?,
-        Kind::LiveRun => runs(hub, false, |run| run.outcome.is_none()).await?,
-        Kind::EndedRun => runs(hub, true, |run| run.outcome.is_some()).await?,
+        Kind::LiveRun => runs(hub, false, |run| run.condition.outcome.is_none()).await?,
+        Kind::EndedRun => runs(hub, true, |run| run.condition.outcome.is_some()).await?,
         Kind::MergeableRun => runs(hub, true, is_mergeable).await?,
         Kind::UndoableRun => {
             runs(hub, true, |run| !is_active(run) && may_have_changed(run)).await?
@@ -194,7 +194,7 @@ async fn names_at_hub(kind: Kind, hub: &Client) -> Option<Vec<CompletionCandidat
         Kind::Chat => chats(hub).await?,
         Kind::Correspondent => {
             let mut all = chats(hub).await?;
-            all.extend(runs(hub, false, |run| run.outcome.is_none()).await?);
+            all.extend(runs(hub, false, |run| run.condition.outcome.is_none()).await?);
             all
         }
         Kind::Pool => hub
@@ -235,12 +235,12 @@ async fn runs(
         wanted
             .filter_map(|run| {
                 candidate(
-                    &run.name,
+                    &run.identity.name,
                     &format!(
                         "{}, {}: {}",
                         run_state::label(run, now).text,
-                        run.agent,
-                        run.task
+                        run.identity.agent,
+                        run.identity.task
                     ),
                 )
             })
@@ -251,20 +251,22 @@ async fn runs(
 /// Returns whether an attempt of the run works or will start, so that its changes are not final.
 fn is_active(run: &RunView) -> bool {
     !matches!(
-        run.state.known(),
+        run.condition.state.known(),
         Some(RunStateKind::Stopped | RunStateKind::Finished)
     )
 }
 
 /// Returns whether nothing says that a run has changed no files.
 fn may_have_changed(run: &RunView) -> bool {
-    run.changed_files
+    run.changes
+        .changed_files
         .as_ref()
         .is_none_or(|files| !files.is_empty())
 }
 
 fn is_mergeable(run: &RunView) -> bool {
     let is_open = run
+        .place
         .workspace
         .as_ref()
         .is_some_and(|workspace| workspace.state == WorkspaceState::Ready);
@@ -286,7 +288,10 @@ async fn requests(
     Some(
         wanted
             .filter_map(|one| {
-                candidate(&one.number, &format!("{}: {}", one.run_name, one.question))
+                candidate(
+                    &one.number,
+                    &format!("{}: {}", one.run_name, one.content.question),
+                )
             })
             .collect(),
     )

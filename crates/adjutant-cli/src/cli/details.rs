@@ -131,12 +131,17 @@ pub(crate) fn request_outcome(request: &RequestView) -> String {
             format!("by {}", person(by))
         }
     };
-    match (&request.status, &request.answer, &request.answered_by) {
+    match (
+        &request.status,
+        &request.reply.answer,
+        &request.reply.answered_by,
+    ) {
         (Word::Known(RequestStateKind::Pending), ..) => String::new(),
-        (_, Some(answer), Some(who)) => match &request.decision {
+        (_, Some(answer), Some(who)) => match &request.reply.decision {
             None => format!("{:?} {}", text::line(answer), by(who)),
             Some(decision) => {
                 let reason = request
+                    .reply
                     .reason
                     .as_ref()
                     .map(|reason| format!(": {:?}", text::line(reason)))
@@ -189,6 +194,7 @@ pub(crate) fn request_text(
         .map(|group| format!(" ({} of {})", group.place, group.size))
         .unwrap_or_default();
     let own = request
+        .content
         .question_id
         .as_ref()
         .map_or_else(String::new, |id| format!(" ({})", text::line(id)));
@@ -196,7 +202,7 @@ pub(crate) fn request_text(
         "{}{own}{of}: {} {wants}, {}",
         text::line(&request.number),
         text::line(&request.run_name),
-        time_ago(&request.asked_at, now, output)
+        time_ago(&request.times.asked_at, now, output)
     );
     writeln!(out, "{}", output.paint.apply(Style::Attention, &head))?;
     for EscalatedView { to, at } in &request.escalated {
@@ -210,24 +216,29 @@ pub(crate) fn request_text(
     for part in operation_parts(request) {
         out.push_str(&indented(&format!("{}: {}", part.label, part.text)));
     }
-    if let Some(risk) = &request.risk {
+    if let Some(risk) = &request.content.risk {
         out.push_str(&indented(&format!("risk: {risk}")));
     }
-    if let Some(delegation) = &request.delegation {
+    if let Some(delegation) = &request.delegated.delegation {
         out.push_str(&indented(&delegation_text(delegation)));
     }
-    if let Some(preview) = &request.preview {
+    if let Some(preview) = &request.content.preview {
         writeln!(out, "{INDENT}{}", output.paint.apply(Style::Dim, "preview"))?;
         out.push_str(&output.indent(INDENT_TWICE, preview));
     }
-    if let Some(context) = &request.context {
+    if let Some(context) = &request.content.context {
         out.push_str(&indented(&format!("why: {context}")));
     }
-    for part in request.clarification.iter().flat_map(clarification_parts) {
+    for part in request
+        .content
+        .clarification
+        .iter()
+        .flat_map(clarification_parts)
+    {
         out.push_str(&indented(&format!("{}: {}", part.label, part.text)));
     }
-    for (n, option) in request.options.iter().enumerate() {
-        let default = if request.default.as_ref() == Some(option) {
+    for (n, option) in request.content.options.iter().enumerate() {
+        let default = if request.content.default.as_ref() == Some(option) {
             "   (default)"
         } else {
             ""
@@ -236,9 +247,10 @@ pub(crate) fn request_text(
         out.push_str(&output.fold(&line, &line));
     }
     if let Some(default) = request
+        .content
         .default
         .as_ref()
-        .filter(|default| !request.options.contains(default))
+        .filter(|default| !request.content.options.contains(default))
     {
         out.push_str(&indented(&format!("default: {}", text::line(default))));
     }
@@ -279,7 +291,7 @@ impl Reader for Context {
     }
 
     fn log_command(&self, run: &RunView) -> String {
-        format!("adj logs {}", run.name)
+        format!("adj logs {}", run.identity.name)
     }
 }
 

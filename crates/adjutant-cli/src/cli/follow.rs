@@ -91,10 +91,10 @@ impl<'a> Follow<'a> {
                 ..GetRun::default()
             })
             .await?;
-        let open = run.pending.clone();
+        let open = run.requests.pending.clone();
         let mut follow = Self::new(cx, run, scope)?;
         follow.is_line_open = is_line_open;
-        if let Some(why) = follow.run.snapshot_problem.clone() {
+        if let Some(why) = follow.run.changes.snapshot_problem.clone() {
             follow.print_note(&not_kept(&why))?;
         }
         for request in open {
@@ -119,7 +119,7 @@ impl<'a> Follow<'a> {
             typed: TerminalLines::default(),
             asking: VecDeque::new(),
             is_line_open: false,
-            is_over: run.is_over() && run.pending.is_empty(),
+            is_over: run.is_over() && run.requests.pending.is_empty(),
             log_at: after,
             log_done: false,
             run,
@@ -133,7 +133,7 @@ impl<'a> Follow<'a> {
     /// Shows in the window's title what the run needs.
     fn show_title(&mut self) {
         let title = self.asking.front().map_or_else(
-            || format!("adj: {}", self.run.name),
+            || format!("adj: {}", self.run.identity.name),
             |request| format!("adj: {}", alert::asked(request)),
         );
         if let Some(alert) = &mut self.alert {
@@ -149,7 +149,7 @@ impl<'a> Follow<'a> {
 
     fn log_call(&self, wait_ms: u64) -> ReadLogs {
         let call = ReadLogs {
-            run: self.run.run_id.clone(),
+            run: self.run.identity.run_id.clone(),
             after: Some(self.log_at),
             max_bytes: Some(PAGE_BYTES),
             wait_ms,
@@ -208,7 +208,7 @@ impl<'a> Follow<'a> {
     fn poll_events(&mut self, after: i64) {
         let call = ReadEvents {
             after,
-            run: Some(self.run.run_id.clone()),
+            run: Some(self.run.identity.run_id.clone()),
             limit: None,
             wait_ms: POLL_WAIT_MS,
         };
@@ -281,26 +281,26 @@ impl<'a> Follow<'a> {
                     .cx
                     .hub
                     .call(&GetRun {
-                        run: self.run.run_id.clone(),
+                        run: self.run.identity.run_id.clone(),
                         ..GetRun::default()
                     })
                     .await?;
-                self.is_over = self.run.is_over() && self.run.pending.is_empty();
+                self.is_over = self.run.is_over() && self.run.requests.pending.is_empty();
             }
             Some(EventKind::RunQueueChanged | EventKind::RunHeld) => {
                 self.run = self
                     .cx
                     .hub
                     .call(&GetRun {
-                        run: self.run.run_id.clone(),
+                        run: self.run.identity.run_id.clone(),
                         ..GetRun::default()
                     })
                     .await?;
-                self.is_over = self.run.is_over() && self.run.pending.is_empty();
+                self.is_over = self.run.is_over() && self.run.requests.pending.is_empty();
                 self.print_note(&event.text)?;
             }
-            Some(EventKind::RunStarting) if self.run.queue.take().is_some() => {
-                let text = format!("started with {}", self.run.agent);
+            Some(EventKind::RunStarting) if self.run.in_queue.queue.take().is_some() => {
+                let text = format!("started with {}", self.run.identity.agent);
                 self.print_note(&text)?;
             }
             Some(EventKind::RunSnapshotFailed) => self.print_note(&not_kept(&event.text))?,
@@ -339,7 +339,7 @@ impl<'a> Follow<'a> {
             .cx
             .hub
             .call(&ListRequests {
-                run: Some(self.run.run_id.clone()),
+                run: Some(self.run.identity.run_id.clone()),
                 all: false,
                 limit: None,
             })
@@ -392,7 +392,7 @@ impl<'a> Follow<'a> {
             return Ok(());
         };
         let number = text::line(&request.number);
-        let how = match (request.kind.known(), request.options.is_empty()) {
+        let how = match (request.kind.known(), request.content.options.is_empty()) {
             (Some(RequestKind::Question), true) => format!("type the answer to {number}"),
             (Some(RequestKind::Question), false) => {
                 format!("type the answer to {number}, or the number of an option")
@@ -460,7 +460,7 @@ impl<'a> Follow<'a> {
                     .cx
                     .hub
                     .call(&ListRequests {
-                        run: Some(self.run.run_id.clone()),
+                        run: Some(self.run.identity.run_id.clone()),
                         all: false,
                         limit: None,
                     })
@@ -484,7 +484,7 @@ impl<'a> Follow<'a> {
             .cx
             .hub
             .call(&GetRun {
-                run: self.run.run_id.clone(),
+                run: self.run.identity.run_id.clone(),
                 ..GetRun::default()
             })
             .await?;
@@ -506,7 +506,7 @@ impl<'a> Follow<'a> {
     /// log never ends its run.
     async fn detach(&mut self) -> CommandResult {
         self.end_open_line()?;
-        let name = text::line(&self.run.name);
+        let name = text::line(&self.run.identity.name);
         if matches!(self.scope, Scope::Log { .. }) {
             if self.cx.out.json {
                 return Err(fail(
@@ -528,13 +528,13 @@ impl<'a> Follow<'a> {
                 .cx
                 .hub
                 .call(&Cancel {
-                    run: self.run.run_id.clone(),
+                    run: self.run.identity.run_id.clone(),
                     reason: Some("Ctrl-C twice".to_owned()),
                 })
                 .await?;
             self.cx
                 .out
-                .print_message(&format!("cancelling {}", text::line(&run.name)))?;
+                .print_message(&format!("cancelling {}", text::line(&run.identity.name)))?;
         }
         if again.is_err() {
             self.cx.out.suggest(&format!("adj logs -f {name}"))?;

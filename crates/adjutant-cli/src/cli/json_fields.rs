@@ -56,6 +56,10 @@ macro_rules! fields {
     }};
 }
 
+fn run_and(others: Vec<&'static str>) -> Vec<&'static str> {
+    [RunView::field_names(), others].concat()
+}
+
 /// Returns the fields of the objects that a command prints.
 fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
     let Some(command) = command else {
@@ -63,17 +67,17 @@ fn known_fields(command: Option<&Command>) -> Vec<&'static str> {
     };
     match command {
         // With the pages of its output, if it is followed.
-        Command::Run(_) | Command::Retry(_) | Command::Resume(_) => fields!(RunView, LogPage),
+        Command::Run(_) | Command::Retry(_) | Command::Resume(_) => run_and(fields!(LogPage)),
         Command::Ps(_)
         | Command::Cancel(_)
         | Command::Pause(_)
         | Command::Budget(_)
-        | Command::Adopt(_) => fields!(RunView),
+        | Command::Adopt(_) => RunView::field_names(),
         Command::Show(args) if args.result => fields!(ResultView),
-        Command::Show(_) => fields!(RunView),
+        Command::Show(_) => RunView::field_names(),
         Command::Logs(_) | Command::Attach(_) => fields!(LogPage),
         Command::Wait(_) => fields!(Waited),
-        Command::Inbox(_) => fields!(RequestView, RunView, MentionView),
+        Command::Inbox(_) => run_and([RequestView::field_names(), fields!(MentionView)].concat()),
         Command::Reply(_) | Command::Approve(_) | Command::Deny(_) => fields!(Answered),
         Command::Grants(args) => grants_fields(args),
         Command::Policy(args) => policy_fields(args),

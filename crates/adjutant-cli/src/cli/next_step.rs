@@ -16,7 +16,7 @@ pub(crate) fn answer_command(request: &RequestView) -> String {
 
 /// Returns the commands that resume or cancel a stopped run.
 pub(crate) fn resume_command(run: &RunView) -> String {
-    let name = text::line(&run.name);
+    let name = text::line(&run.identity.name);
     let resume = match resume_step(run) {
         ResumeStep::Retry(failed) => {
             format!("adj retry {}   or   adj resume {name}", text::line(failed))
@@ -30,18 +30,23 @@ pub(crate) fn resume_command(run: &RunView) -> String {
 
 /// Returns the commands for a run whose process lives on after its report.
 pub(crate) fn alive_command(run: &RunView) -> String {
-    let name = text::line(&run.name);
+    let name = text::line(&run.identity.name);
     format!("adj logs {name}   or   adj cancel {name}")
 }
 
 /// Returns the commands to suggest for a run.
 pub(crate) fn run_command(run: &RunView) -> String {
-    let name = text::line(&run.name);
+    let name = text::line(&run.identity.name);
     let has_changed = run
+        .changes
         .changed_files
         .as_ref()
         .is_some_and(|files| !files.is_empty());
-    match (run.pending.first(), queue_step(run), run.state.known()) {
+    match (
+        run.requests.pending.first(),
+        queue_step(run),
+        run.condition.state.known(),
+    ) {
         (Some(request), ..) => answer_command(request),
         (None, Some(step), _) => step,
         (None, None, Some(RunStateKind::Stopped)) => resume_command(run),
@@ -57,7 +62,9 @@ pub(crate) fn run_command(run: &RunView) -> String {
 
 /// Returns the command that lets a queued run start, if there is one.
 pub(crate) fn queue_step(run: &RunView) -> Option<String> {
-    Some(text::line(run.queue.as_ref()?.next_step.as_deref()?))
+    Some(text::line(
+        run.in_queue.queue.as_ref()?.next_step.as_deref()?,
+    ))
 }
 
 /// Counts what needs the person, each kind apart.
@@ -104,7 +111,7 @@ pub(crate) fn first_command(list: &AttentionList) -> Option<String> {
             RunNeed::Resume => resume_command(run),
             RunNeed::EndOrWait => alive_command(run),
             RunNeed::Undo(undo) => text::line(&undo.complete_with),
-            RunNeed::Notice => format!("adj show {}", text::line(&run.name)),
+            RunNeed::Notice => format!("adj show {}", text::line(&run.identity.name)),
         });
     }
     if list.policy_change.is_some() {

@@ -81,7 +81,9 @@ pub(crate) fn state_line(run: &RunView, cx: &Context) -> String {
     let label = run_state::label(run, now());
     format!(
         "{}  {}",
-        cx.out.paint.apply(Style::Strong, &text::line(&run.name)),
+        cx.out
+            .paint
+            .apply(Style::Strong, &text::line(&run.identity.name)),
         cx.out.paint.apply(label.style, &text::line(&label.text))
     )
 }
@@ -89,13 +91,14 @@ pub(crate) fn state_line(run: &RunView, cx: &Context) -> String {
 /// Prints the note about an ended run on standard error.
 pub(crate) fn print_note(run: &RunView, cx: &Context) -> Result<(), Failure> {
     match run
+        .condition
         .note
         .as_deref()
-        .filter(|_| !cx.out.json && run.state == RunStateKind::Finished)
+        .filter(|_| !cx.out.json && run.condition.state == RunStateKind::Finished)
     {
         Some(note) => cx.out.print_message(&format!(
             "note: {}: {}",
-            text::line(&run.name),
+            text::line(&run.identity.name),
             text::line(note)
         )),
         None => Ok(()),
@@ -104,10 +107,15 @@ pub(crate) fn print_note(run: &RunView, cx: &Context) -> Result<(), Failure> {
 
 /// Warns on standard error if the snapshots of a run do not have all its files.
 pub(crate) fn warn_not_kept(run: &RunView, cx: &Context) -> Result<(), Failure> {
-    match run.snapshot_problem.as_deref().filter(|_| !cx.out.json) {
+    match run
+        .changes
+        .snapshot_problem
+        .as_deref()
+        .filter(|_| !cx.out.json)
+    {
         Some(why) => cx.out.print_message(&format!(
             "warning: {}: {}",
-            text::line(&run.name),
+            text::line(&run.identity.name),
             text::line(&not_kept(why))
         )),
         None => Ok(()),
@@ -120,6 +128,7 @@ pub(super) fn end_line(run: &RunView, cx: &Context) -> String {
     let label = run_state::label(run, now());
     let head = state_line(run, cx);
     if let Some(attention) = run
+        .condition
         .attention
         .as_ref()
         .filter(|attention| attention.is_stop())
@@ -138,13 +147,15 @@ pub(super) fn end_line(run: &RunView, cx: &Context) -> String {
     }
     let unmet = run.unmet_acceptance();
     let known = run
+        .condition
         .reason
         .as_deref()
-        .filter(|_| run.cause.is_some())
+        .filter(|_| run.condition.cause.is_some())
         .map(cause_message);
-    let name = text::line(&run.name);
-    let reconstructed = run.reconstructed.then(|| {
+    let name = text::line(&run.identity.name);
+    let reconstructed = run.results.reconstructed.then(|| {
         let last = run
+            .results
             .last_message
             .as_deref()
             .unwrap_or_default()
@@ -156,9 +167,9 @@ pub(super) fn end_line(run: &RunView, cx: &Context) -> String {
             .trim_start()
             .to_owned()
     });
-    let result = reconstructed.as_deref().or(run.result.as_deref());
-    let listed = run.summary.as_deref().and_then(list_in_one_line);
-    let said = listed.as_deref().or(run.summary.as_deref());
+    let result = reconstructed.as_deref().or(run.results.result.as_deref());
+    let listed = run.results.summary.as_deref().and_then(list_in_one_line);
+    let said = listed.as_deref().or(run.results.summary.as_deref());
     let last_words = unmet
         .as_deref()
         .or(known)
@@ -169,7 +180,9 @@ pub(super) fn end_line(run: &RunView, cx: &Context) -> String {
     let last = text::line(last_words.trim().lines().last().unwrap_or_default());
     let room = cx.out.columns.map_or(LAST_COLUMNS_MAX, |columns| {
         columns
-            .saturating_sub(text::width(&run.name) + text::width(&label.text) + ENDING_GAPS)
+            .saturating_sub(
+                text::width(&run.identity.name) + text::width(&label.text) + ENDING_GAPS,
+            )
             .min(LAST_COLUMNS_MAX)
     });
     if last.is_empty() || room == 0 {
@@ -188,10 +201,14 @@ fn cause_message(reason: &str) -> &str {
 /// Ends a command because a stopped run has to be resumed.
 pub(crate) fn end_needing_resume(run: &RunView, cx: &Context) -> CommandResult {
     let why = run_state::need_text(run)
-        .or_else(|| run.reason.clone())
+        .or_else(|| run.condition.reason.clone())
         .unwrap_or_default();
     let state = if run.is_held() { "held" } else { "stopped" };
-    let message = format!("{} is {state}: {}", text::line(&run.name), text::line(&why));
+    let message = format!(
+        "{} is {state}: {}",
+        text::line(&run.identity.name),
+        text::line(&why)
+    );
     end_with_code(
         cli_codes::NEEDS_INPUT,
         message,
@@ -223,7 +240,7 @@ pub(crate) fn end_needing_input(open: &RequestView, cx: &Context) -> CommandResu
 pub(crate) fn end_with_run(run: &RunView, cx: &Context) -> CommandResult {
     match run_state::exit_of(run) {
         Exit::Done => Ok(Exit::Done),
-        Exit::NeedsInput => match run.pending.first().filter(|_| !run.is_over()) {
+        Exit::NeedsInput => match run.requests.pending.first().filter(|_| !run.is_over()) {
             Some(open) => end_needing_input(open, cx),
             None => end_needing_resume(run, cx),
         },
@@ -244,13 +261,14 @@ pub(crate) fn end_failed(run: &RunView, cx: &Context) -> CommandResult {
         .map(|problem| format!("not accepted: {problem}"));
     let why = unmet
         .as_deref()
-        .or(run.reason.as_deref())
+        .or(run.condition.reason.as_deref())
         .unwrap_or_else(|| {
-            run.outcome
+            run.condition
+                .outcome
                 .as_ref()
-                .map_or(run.state.as_str(), Word::as_str)
+                .map_or(run.condition.state.as_str(), Word::as_str)
         });
-    let name = text::line(&run.name);
+    let name = text::line(&run.identity.name);
     let next = if unmet.is_some() || exit == Exit::NotStarted {
         // The cause is not in the agent's output.
         format!("adj show {name}   or   adj retry {name}")
@@ -260,9 +278,10 @@ pub(crate) fn end_failed(run: &RunView, cx: &Context) -> CommandResult {
     if !cx.out.json {
         // The end line has the first line of a known cause; the other lines say what to do.
         let rest = run
+            .condition
             .reason
             .as_deref()
-            .filter(|_| run.cause.is_some())
+            .filter(|_| run.condition.cause.is_some())
             .and_then(|reason| reason.split_once('\n'))
             .map(|(_, rest)| rest);
         if let Some(more) = rest.or((exit == Exit::NotStarted).then_some(why)) {

@@ -36,30 +36,32 @@ pub(super) fn label(run: &RunView, now: Timestamp) -> StateLabel {
 
 /// Describes that a run was started, or why it is queued.
 pub(crate) fn start_text(run: &RunView) -> String {
-    let name = text::line(&run.name);
+    let name = text::line(&run.identity.name);
     match run
+        .in_queue
         .queue
         .as_ref()
-        .filter(|_| run.state == RunStateKind::Queued)
+        .filter(|_| run.condition.state == RunStateKind::Queued)
     {
         Some(queue) if run.is_held() => format!(
             "{name} held: {}",
             text::line(queue.why.trim_start_matches("held because "))
         ),
         Some(queue) => format!("{name} queued: {}", text::line(&queue.why)),
-        None => format!("{name} started with {}", text::line(&run.agent)),
+        None => format!("{name} started with {}", text::line(&run.identity.agent)),
     }
 }
 
 /// Describes why a run needs the person. `None`: it does not.
 pub(crate) fn need_text(run: &RunView) -> Option<String> {
-    let undo = run.undo_interrupted.as_ref().map(|undo| {
+    let undo = run.changes.undo_interrupted.as_ref().map(|undo| {
         format!(
             "an undo of it was interrupted: {} completes it",
             undo.complete_with
         )
     });
     let needs: Vec<String> = run
+        .condition
         .attention
         .as_ref()
         .map(attention_text)
@@ -80,8 +82,8 @@ pub(crate) fn attention_text(attention: &AttentionView) -> String {
 /// Returns the exit code of a command that waited for this run.
 pub(super) fn exit_of(run: &RunView) -> Exit {
     match (
-        run.state.known(),
-        run.outcome.as_ref().and_then(Word::known),
+        run.condition.state.known(),
+        run.condition.outcome.as_ref().and_then(Word::known),
     ) {
         (Some(RunStateKind::Finished), Some(OutcomeKind::Succeeded)) if run.has_succeeded() => {
             Exit::Done
@@ -89,7 +91,7 @@ pub(super) fn exit_of(run: &RunView) -> Exit {
         (Some(RunStateKind::Finished), Some(OutcomeKind::SpawnFailed)) => Exit::NotStarted,
         (Some(RunStateKind::Finished), _) => Exit::Failed,
         _ if run.needs_resume() => Exit::NeedsInput,
-        _ if !run.pending.is_empty() => Exit::NeedsInput,
+        _ if !run.requests.pending.is_empty() => Exit::NeedsInput,
         _ => Exit::Done,
     }
 }

@@ -62,6 +62,7 @@ impl WaitLine {
                         ..GetRun::default()
                     })
                     .await?
+                    .identity
                     .run_id,
             );
         }
@@ -80,7 +81,7 @@ impl WaitLine {
             let awaited: Vec<&RunView> = list
                 .runs
                 .iter()
-                .filter(|run| ids.is_empty() || ids.contains(&run.run_id))
+                .filter(|run| ids.is_empty() || ids.contains(&run.identity.run_id))
                 .collect();
             self.draw(&line_of(&awaited));
             after = next_change(after, cx).await?;
@@ -128,12 +129,13 @@ fn line_of(runs: &[&RunView]) -> String {
         .iter()
         .map(|(label, run)| {
             let percent = run
+                .activity
                 .percent
                 .map(|percent| format!(" {percent}%"))
                 .unwrap_or_default();
             format!(
                 "{} {}{percent}",
-                text::line(&run.name),
+                text::line(&run.identity.name),
                 text::line(&label.text)
             )
         })

@@ -77,22 +77,27 @@ pub(super) async fn next_change(mut after: i64, cx: &Context) -> Result<i64, Err
 /// Prints that a run has reported, is silent, retrying, overdue, rate limited, near the end of its
 /// budget or has denied writes, and what to do.
 pub(crate) fn print_condition(run: &RunView, cx: &Context) -> Result<(), Failure> {
-    let name = text::line(&run.name);
+    let name = text::line(&run.identity.name);
     cx.out.print_message(&format!(
         "{name}  {}",
         text::line(&run_state::label(run, now()).text)
     ))?;
-    if let Some(denied) = run.fence.as_ref().and_then(FenceView::denied_line) {
+    if let Some(denied) = run
+        .processes
+        .fence
+        .as_ref()
+        .and_then(FenceView::denied_line)
+    {
         cx.out
             .print_message(&format!("{name}  {}", text::line(&denied)))?;
     }
-    for budget in run.budgets.iter().filter(|budget| budget.nearly_used) {
+    for budget in run.cost.budgets.iter().filter(|budget| budget.nearly_used) {
         cx.out.print_message(&format!(
             "{name}  budget: {}",
             text::line(&budget.to_string())
         ))?;
     }
-    match run.resumes_at {
+    match run.condition.resumes_at {
         Some(_) => cx
             .out
             .suggest(&format!("adj resume {name}   or   adj cancel {name}")),
@@ -104,5 +109,5 @@ pub(crate) fn print_condition(run: &RunView, cx: &Context) -> Result<(), Failure
 
 /// Returns whether a live run has reported, or has a condition.
 pub(super) fn has_condition(run: &RunView) -> bool {
-    run.reported.is_some() || run.has_condition()
+    run.condition.reported.is_some() || run.has_condition()
 }

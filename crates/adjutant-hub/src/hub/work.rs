@@ -550,18 +550,18 @@ pub(super) async fn end_all(hub: &Hub) {
     };
     for run in &runs {
         let cancel = Cancel {
-            run: run.run_id.clone(),
+            run: run.identity.run_id.clone(),
             reason: Some("the home is removed with its hub".to_owned()),
         };
         if let Err(error) = hub.ops.cancel(person(), cancel).await {
-            tracing::debug!(%error, run = run.name, "not cancelled");
+            tracing::debug!(%error, run = run.identity.name, "not cancelled");
         }
     }
     if runs.is_empty() {
         return;
     }
     let wait = Wait {
-        runs: runs.iter().map(|run| run.run_id.clone()).collect(),
+        runs: runs.iter().map(|run| run.identity.run_id.clone()).collect(),
         until: WaitUntil::All,
         after: None,
         new_reports: false,
@@ -573,8 +573,14 @@ pub(super) async fn end_all(hub: &Hub) {
     // A run ends when its supervisor reports it. Guard and supervisor exit shortly after.
     let dirs = runs
         .iter()
-        .filter(|run| run.attempt > 0)
-        .map(|run| AttemptDir::new(&hub.ops.home().dir, &run.run_id, run.attempt));
+        .filter(|run| run.identity.attempt > 0)
+        .map(|run| {
+            AttemptDir::new(
+                &hub.ops.home().dir,
+                &run.identity.run_id,
+                run.identity.attempt,
+            )
+        });
     let over = async {
         for dir in dirs {
             if let Err(error) = attempt_over(&dir).await {

@@ -165,7 +165,7 @@ impl Ops {
         let path = self
             .home
             .logs_dir()
-            .join(format!("{}.meta.json", run.run_id));
+            .join(format!("{}.meta.json", run.identity.run_id));
         files::write_atomically(&self.home.dir, &path, &text)
             .map_err(|error| OpError::Io(format!("{}: {error}", path.display())))
     }

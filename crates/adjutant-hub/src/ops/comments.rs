@@ -94,7 +94,7 @@ impl Ops {
             CommentedView {
                 message,
                 is_resumed: false,
-                follow_up: Some(follow_up.name),
+                follow_up: Some(follow_up.identity.name),
             },
         )
         .await

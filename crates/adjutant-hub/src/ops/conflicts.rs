@@ -244,7 +244,7 @@ pub(super) fn add_conflicts(
     if found.is_empty() {
         return Ok(());
     }
-    view.conflicts = found
+    view.changes.conflicts = found
         .into_iter()
         .map(|conflict| RunConflictView {
             run_id: conflict.run.to_string(),
@@ -259,7 +259,7 @@ pub(super) fn add_conflicts(
                 .collect(),
         })
         .collect();
-    view.merge_order = merge_order_of(connection, run)?;
+    view.changes.merge_order = merge_order_of(connection, run)?;
     Ok(())
 }
 

@@ -339,15 +339,16 @@ pub(super) fn add_announced(
     if announced.items.is_empty() {
         return Ok(());
     }
-    view.announced = Some(view_of(&announced));
+    view.changes.announced = Some(view_of(&announced));
     // Without a snapshot at the start, they can include changes of others.
     if let Some(changed) = view
+        .changes
         .changed_files
         .as_ref()
-        .filter(|_| !view.changed_before_too)
+        .filter(|_| !view.changes.changed_before_too)
     {
         let beside = ledger::unannounced(&announced.items, &announced.top, changed);
-        view.unannounced_files = beside
+        view.changes.unannounced_files = beside
             .into_iter()
             .take(UNANNOUNCED_MAX)
             .map(str::to_owned)
@@ -371,7 +372,7 @@ pub(super) fn add_overlaps(
         own: item.first,
         other: item.second,
     };
-    view.overlaps = overlaps_of(connection, run.id)?
+    view.changes.overlaps = overlaps_of(connection, run.id)?
         .into_iter()
         .map(|other| RunOverlapView {
             run_id: other.run.to_string(),

@@ -114,11 +114,11 @@ impl Ops {
                     run_name: recorded.run_name,
                     agent: run.agent.clone(),
                     what,
-                    asked_at: recorded.asked_at,
+                    asked_at: recorded.times.asked_at,
                     policy: policy.map(|policy| policy.name.to_string()),
                     decision: policy.map(|policy| Word::Known(policy.decision)),
-                    recorded: recorded.answer,
-                    recorded_by: recorded.answered_by,
+                    recorded: recorded.reply.answer,
+                    recorded_by: recorded.reply.answered_by,
                     passed: passed_views(passed.unwrap_or_default(), PASSED_MAX),
                 });
             }

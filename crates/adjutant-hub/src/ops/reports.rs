@@ -142,11 +142,11 @@ impl Ops {
                 render::run(tx.connection(), &home, &run)
             })
             .await?;
-        if let (Principal::Run(_), Ok(id)) = (&who, RunId::parse(&view.run_id)) {
+        if let (Principal::Run(_), Ok(id)) = (&who, RunId::parse(&view.identity.run_id)) {
             let run = self
                 .store
                 .read(|connection| lookup::run(connection, &who, Action::See, &id.to_string()))?;
-            view.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
+            view.requests.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
         }
         Ok(view)
     }

@@ -9,7 +9,7 @@ use crate::store::{
     underway_runs, unknown_ends, unknown_ends_beyond,
 };
 use crate::view::{
-    EventPage, ReadEvents, RequestView, RunView, Wait, WaitOutcome, WaitUntil, Waited,
+    EventPage, ReadEvents, RequestView, RunCostView, RunView, Wait, WaitOutcome, WaitUntil, Waited,
 };
 use adjutant_core::attention::RunPhase;
 use adjutant_core::{
@@ -320,7 +320,10 @@ impl Ops {
         let ended = |run: &Run| {
             let tree = tree_stats(connection, run)?;
             Ok::<_, StoreError>(RunView {
-                tree,
+                cost: RunCostView {
+                    tree,
+                    ..render::run(connection, &self.home, run)?.cost
+                },
                 ..render::run(connection, &self.home, run)?
             })
         };

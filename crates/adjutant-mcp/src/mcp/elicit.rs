@@ -78,7 +78,8 @@ pub(crate) async fn ask_person(
         Elicitation::Result => {
             let input = InputRequest::Elicitation(ElicitRequest::new(form));
             // The state only says what the call has done; the hub checks every id in it.
-            let state = json!({"run": run, "content_hash": request.content_hash}).to_string();
+            let state =
+                json!({"run": run, "content_hash": request.content.content_hash}).to_string();
             let requests = InputRequests::from([(request.message_id.clone(), input)]);
             Ok(ElicitOutcome::Required(Box::new(InputRequiredResult::new(
                 Some(requests),
@@ -105,7 +106,7 @@ pub(crate) async fn ask_person(
                 Some(Some(reply)) => match take(
                     session,
                     &request.message_id,
-                    Some(request.content_hash.clone()),
+                    Some(request.content.content_hash.clone()),
                     &reply,
                 )
                 .await?
@@ -225,6 +226,7 @@ pub(super) fn form(request: &RequestView) -> Option<ElicitRequestParams> {
     lines.extend(parts.iter().map(|part| text::block(part)));
     lines.extend(
         request
+            .content
             .context
             .as_ref()
             .map(|context| format!("context: {}", text::block(context))),
@@ -239,14 +241,14 @@ pub(super) fn form(request: &RequestView) -> Option<ElicitRequestParams> {
             json!({"decision": decision, "reason": {"type": "string", "title": "Reason or note"}}),
             "decision",
         )
-    } else if request.options.is_empty() {
+    } else if request.content.options.is_empty() {
         (
             json!({"answer": {"type": "string", "title": "Answer"}}),
             "answer",
         )
     } else {
         (
-            json!({"answer": {"type": "string", "title": "Answer", "enum": request.options}}),
+            json!({"answer": {"type": "string", "title": "Answer", "enum": request.content.options}}),
             "answer",
         )
     };
@@ -258,6 +260,7 @@ pub(super) fn form(request: &RequestView) -> Option<ElicitRequestParams> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::RequestContentView;
 
     #[test]
     fn only_an_accepted_form_is_an_answer() {
@@ -288,8 +291,11 @@ mod tests {
     #[test]
     fn request_that_cannot_be_shown_whole_is_not_asked() {
         let request = |preview: String| RequestView {
+            content: RequestContentView {
+                preview: Some(preview),
+                ..RequestContentView::default()
+            },
             kind: RequestKind::Approval.into(),
-            preview: Some(preview),
             ..RequestView::default()
         };
         assert!(form(&request("rm -rf build".to_owned())).is_some());

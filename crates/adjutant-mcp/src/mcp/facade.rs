@@ -207,7 +207,7 @@ async fn codex(
         ..Dispatch::default()
     };
     let run = session.client().call(&dispatch).await?;
-    wait(session, caller, &run.run_id, &run.run_id).await
+    wait(session, caller, &run.identity.run_id, &run.identity.run_id).await
 }
 
 async fn codex_reply(
@@ -235,7 +235,7 @@ async fn codex_reply(
         })
         .await?;
     let next = if prompt.trim().is_empty() {
-        run.run_id
+        run.identity.run_id
     } else if let Some(question) = open_question(&run) {
         let answer = AnswerOne {
             message_id: Some(question.message_id.clone()),
@@ -247,46 +247,49 @@ async fn codex_reply(
                 answers: vec![answer],
             })
             .await?;
-        run.run_id
-    } else if run.outcome.is_some() {
+        run.identity.run_id
+    } else if run.condition.outcome.is_some() {
         client
             .call(&FollowUp {
-                run: run.run_id,
+                run: run.identity.run_id,
                 prompt,
                 env: dispatch_env(),
             })
             .await?
+            .identity
             .run_id
     } else if is_stopped(&run) {
         client
             .call(&Resume {
-                run: run.run_id.clone(),
+                run: run.identity.run_id.clone(),
                 resolution: Some(prompt),
                 env: dispatch_env(),
                 ..Resume::default()
             })
             .await?;
-        run.run_id
+        run.identity.run_id
     } else {
         client
             .call(&SendToRun {
-                run: run.run_id.clone(),
+                run: run.identity.run_id.clone(),
                 text: prompt,
             })
             .await?;
-        run.run_id
+        run.identity.run_id
     };
     wait(session, caller, &thread, &next).await
 }
 
 fn open_question(run: &RunView) -> Option<&RequestView> {
-    run.pending
+    run.requests
+        .pending
         .iter()
         .find(|request| request.kind == RequestKind::Question)
 }
 
 fn is_stopped(run: &RunView) -> bool {
-    run.attention
+    run.condition
+        .attention
         .as_ref()
         .is_some_and(|attention| attention.is_stop())
 }
@@ -323,7 +326,7 @@ async fn next_message(
             })
             .await?;
         let said = |content: &str, is_error: bool| result(thread, content, is_error);
-        if let Some(outcome) = &view.outcome {
+        if let Some(outcome) = &view.condition.outcome {
             session.note_shown(caller.connection, None, run_confirmation(&view));
             let text = session
                 .client()
@@ -335,7 +338,7 @@ async fn next_message(
             if *outcome == OutcomeKind::Succeeded {
                 return Ok(said(&text, false));
             }
-            let reason = view.reason.as_deref().unwrap_or(outcome.as_str());
+            let reason = view.condition.reason.as_deref().unwrap_or(outcome.as_str());
             return Ok(said(
                 format!("the session ended without success: {reason}\n{text}").trim_end(),
                 true,
@@ -345,7 +348,7 @@ async fn next_message(
             return Ok(said(
                 &format!(
                     "{}\n(answer with codex-reply and this threadId)",
-                    question.question
+                    question.content.question
                 ),
                 false,
             ));
@@ -353,6 +356,7 @@ async fn next_message(
         if is_stopped(&view) {
             session.note_shown(caller.connection, None, run_confirmation(&view));
             let why = view
+                .condition
                 .attention
                 .as_ref()
                 .map_or("", |attention| attention.details.as_str());
@@ -365,7 +369,7 @@ async fn next_message(
         }
         let left = deadline.saturating_duration_since(Instant::now());
         if left < Duration::from_millis(1) {
-            let asks = if view.pending.is_empty() {
+            let asks = if view.requests.pending.is_empty() {
                 ""
             } else {
                 " It waits for an approval: adj inbox shows it to the user."

@@ -339,11 +339,11 @@ impl McpSession {
         let mut messages = Vec::new();
         if self.0.own_names.get().is_none() {
             let own = self.client().call(&GetRun::default()).await?;
-            messages = own.messages;
+            messages = own.requests.messages;
             // A concurrent call has set the same.
             self.0
                 .own_names
-                .get_or_init(|| async { [own.run_id, own.name] })
+                .get_or_init(|| async { [own.identity.run_id, own.identity.name] })
                 .await;
         }
         if self

@@ -112,7 +112,14 @@ pub(super) async fn update(
         else {
             continue;
         };
-        match elicit::take(session, &asked.message_id, Some(asked.content_hash), reply).await {
+        match elicit::take(
+            session,
+            &asked.message_id,
+            Some(asked.content.content_hash),
+            reply,
+        )
+        .await
+        {
             Ok(PersonReply::Answered) => {}
             Ok(PersonReply::Declined) => declined.push(asked.message_id),
             Ok(PersonReply::Late) => late.push(asked.message_id),
@@ -152,8 +159,9 @@ async fn issued(session: &McpSession, key: &str) -> Result<Option<RequestView>, 
         })
         .await
     {
-        Ok(request) => Ok(Some(request)
-            .filter(|request| request.content_hash == hash && !request.escalated.is_empty())),
+        Ok(request) => Ok(Some(request).filter(|request| {
+            request.content.content_hash == hash && !request.escalated.is_empty()
+        })),
         Err(error) if error.code == codes::NOT_FOUND => Ok(None),
         Err(error) => Err(protocol_error(&error)),
     }
@@ -187,7 +195,7 @@ fn input_requests(asked: &[RequestView]) -> (InputRequests, Vec<String>) {
             Some(form) => {
                 let key = format!(
                     "{}{KEY_SEPARATOR}{}",
-                    request.message_id, request.content_hash
+                    request.message_id, request.content.content_hash
                 );
                 inputs.insert(key, InputRequest::Elicitation(ElicitRequest::new(form)));
             }

@@ -277,7 +277,7 @@ impl<'a> Things<'a> {
             ..Dispatch::default()
         };
         let made = machine.home.call(&keyed, "once").expect("it is dispatched");
-        machine.home.finished(&made.name);
+        machine.home.finished(&made.identity.name);
         Self {
             machine,
             keyed,
@@ -294,16 +294,19 @@ impl<'a> Things<'a> {
         assert_eq!(machine.state_of("Go on?"), "pending", "{when}");
         assert_eq!(machine.home.show("stops")["state"], "stopped", "{when}");
         assert_eq!(
-            machine.home.show(&made.name)["state"],
+            machine.home.show(&made.identity.name)["state"],
             "finished",
             "{when}: it is not removed"
         );
         assert!(
-            !machine.home.log(&made.name).is_empty(),
+            !machine.home.log(&made.identity.name).is_empty(),
             "{when}: nor is its log"
         );
         let again = machine.home.call(keyed, "once").expect("the same reply");
-        assert_eq!(again.run_id, made.run_id, "{when}: no second effect");
+        assert_eq!(
+            again.identity.run_id, made.identity.run_id,
+            "{when}: no second effect"
+        );
     }
 }
 
@@ -349,7 +352,7 @@ fn time_while_off_counts_after_a_grace() {
         "stopped",
         "one start adds three days at most"
     );
-    machine.home.show(&things.made.name);
+    machine.home.show(&things.made.identity.name);
     machine.set(13 * DAY_MS, 5 * DAY_MS, "second");
     machine.tick();
     machine.home.until("its week is over", || {
@@ -357,7 +360,7 @@ fn time_while_off_counts_after_a_grace() {
     });
     machine.restart(13 * DAY_MS, 5 * DAY_MS, "second");
     assert_eq!(
-        machine.home.adj(&["show", &things.made.name]).code,
+        machine.home.adj(&["show", &things.made.identity.name]).code,
         5,
         "finished runs are removed in the end"
     );

@@ -36,8 +36,8 @@ pub(crate) async fn adopt(args: &AdoptArgs, cx: &Context) -> CommandResult {
         cx.out.print_line(&format!(
             "{} {} is now assigned to {}",
             cx.out.paint.apply(Style::Good, "✓"),
-            text::line(&run.name),
-            text::line(&run.owner)
+            text::line(&run.identity.name),
+            text::line(&run.identity.owner)
         ))?;
     }
     Ok(Exit::Done)

@@ -16,7 +16,7 @@ pub(crate) async fn budget(args: &BudgetArgs, cx: &Context) -> CommandResult {
         add: None,
     };
     let before = if args.add.is_some() {
-        cx.hub.call(&read).await?.budgets
+        cx.hub.call(&read).await?.cost.budgets
     } else {
         Vec::new()
     };
@@ -31,12 +31,12 @@ pub(crate) async fn budget(args: &BudgetArgs, cx: &Context) -> CommandResult {
         cx.out.print_json(&run)?;
         return Ok(Exit::Done);
     }
-    let name = text::line(&run.name);
+    let name = text::line(&run.identity.name);
     if let Some(add) = &args.add {
         let done = cx.out.paint.apply(Style::Good, "✓");
         let is_new = |budget: &&BudgetView| before.iter().all(|other| other.kind != budget.kind);
         let mut limits_set = 0;
-        for budget in run.budgets.iter().filter(is_new) {
+        for budget in run.cost.budgets.iter().filter(is_new) {
             limits_set += 1;
             let amount = budget.amount_text(budget.amount);
             cx.out.print_line(&format!(
@@ -48,7 +48,7 @@ pub(crate) async fn budget(args: &BudgetArgs, cx: &Context) -> CommandResult {
             cx.out
                 .print_line(&format!("{done} raised the budget of {name}"))?;
         }
-        for budget in run.budgets.iter().filter(|budget| budget.left == 0) {
+        for budget in run.cost.budgets.iter().filter(|budget| budget.left == 0) {
             let of = text::line(&budget.of);
             cx.out.print_message(&format!(
                 "the budget of {} is still used up: adj budget {of} --add {}",
@@ -57,7 +57,7 @@ pub(crate) async fn budget(args: &BudgetArgs, cx: &Context) -> CommandResult {
             ))?;
         }
     }
-    if run.budgets.is_empty() {
+    if run.cost.budgets.is_empty() {
         cx.out.print_message(&format!(
             "{name} has no budget; to set a limit: adj budget {name} --add cost=5"
         ))?;
@@ -72,10 +72,11 @@ pub(crate) async fn budget(args: &BudgetArgs, cx: &Context) -> CommandResult {
         Column::optional("RUN", 1),
         Column::optional("NOTE", 0),
     ];
-    let rows: Vec<Vec<Cell>> = run.budgets.iter().map(row).collect();
+    let rows: Vec<Vec<Cell>> = run.cost.budgets.iter().map(row).collect();
     cx.out
         .print_text(&render(&columns, &rows, cx.out.columns, cx.out.paint))?;
     let example = run
+        .cost
         .budgets
         .iter()
         .min_by_key(|budget| u16::MAX - budget.used_percent)

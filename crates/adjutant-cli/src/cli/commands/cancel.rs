@@ -41,7 +41,7 @@ pub(crate) async fn cancel(args: &CancelArgs, cx: &Context) -> CommandResult {
         {
             Ok(run) => {
                 if !cx.out.json {
-                    let word = if run.state == RunStateKind::Finished {
+                    let word = if run.condition.state == RunStateKind::Finished {
                         "cancelled"
                     } else {
                         "cancelling"
@@ -49,7 +49,7 @@ pub(crate) async fn cancel(args: &CancelArgs, cx: &Context) -> CommandResult {
                     cx.out.print_line(&format!(
                         "{} {word} {}",
                         cx.out.paint.apply(Style::Good, "✓"),
-                        text::line(&run.name)
+                        text::line(&run.identity.name)
                     ))?;
                 }
                 if cx.out.json {
@@ -143,9 +143,9 @@ async fn all_unfinished(cx: &Context) -> Result<Vec<Unfinished>, Failure> {
             .await?;
         let is_last = page.more == 0;
         all.extend(page.runs.into_iter().map(|run| Unfinished {
-            id: run.run_id,
-            name: run.name,
-            parent: run.parent,
+            id: run.identity.run_id,
+            name: run.identity.name,
+            parent: run.identity.parent,
         }));
         if is_last {
             return Ok(all);

@@ -19,6 +19,7 @@ pub(crate) async fn discard(args: &DiscardArgs, cx: &Context) -> CommandResult {
         })
         .await?;
     let is_merged = before
+        .place
         .workspace
         .is_some_and(|workspace| workspace.state == WorkspaceState::Merged);
     let done = cx

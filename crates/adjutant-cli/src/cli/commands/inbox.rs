@@ -81,14 +81,14 @@ fn print_runs(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
         .map(|run| {
             let label = run_state::label(run, now());
             let mut what = run_state::need_text(run).unwrap_or_default();
-            if let Some(why) = &run.snapshot_problem {
+            if let Some(why) = &run.changes.snapshot_problem {
                 what.push_str(&format!("; {}", not_kept(why)));
             }
             vec![
-                painted(&run.name, Style::Strong),
-                plain(&run.agent),
+                painted(&run.identity.name, Style::Strong),
+                plain(&run.identity.agent),
                 painted(&label.text, label.style),
-                plain(&cx.time(run.ended_at.as_ref().unwrap_or(&run.updated_at))),
+                plain(&cx.time(run.times.ended_at.as_ref().unwrap_or(&run.times.updated_at))),
                 plain(&text::line(&what)),
             ]
         })
@@ -179,7 +179,7 @@ fn print_requests(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
                 run,
                 plain(request.kind.as_str()),
                 plain(&escalation_text(request)),
-                plain(&cx.time(&request.asked_at)),
+                plain(&cx.time(&request.times.asked_at)),
                 plain(&request_summary(request)),
             ]
         })
@@ -223,6 +223,7 @@ fn print_requests(list: &AttentionList, cx: &Context) -> Result<(), Failure> {
 
 fn request_summary(request: &RequestView) -> String {
     let options: Vec<String> = request
+        .content
         .options
         .iter()
         .enumerate()

@@ -44,7 +44,10 @@ pub(crate) async fn logs(args: &LogsArgs, cx: &Context) -> CommandResult {
                     ..GetRun::default()
                 })
                 .await?;
-            if runs.iter().all(|other| other.run_id != run.run_id) {
+            if runs
+                .iter()
+                .all(|other| other.identity.run_id != run.identity.run_id)
+            {
                 runs.push(run);
             }
         }
@@ -239,18 +242,18 @@ impl<'a> Several<'a> {
     fn new(runs: &[RunView], args: &'a LogsArgs, cx: &'a Context) -> Self {
         let width = runs
             .iter()
-            .map(|run| text::width(&text::line(&run.name)))
+            .map(|run| text::width(&text::line(&run.identity.name)))
             .max()
             .unwrap_or(0);
         let source = |(n, run): (usize, &RunView)| {
-            let name = text::line(&run.name);
+            let name = text::line(&run.identity.name);
             let padding = " ".repeat(width.saturating_sub(text::width(&name)));
             let prefix = format!(
                 "{}{padding} | ",
                 cx.out.paint.apply(STYLES[n % STYLES.len()], &name)
             );
             Source {
-                run_id: run.run_id.clone(),
+                run_id: run.identity.run_id.clone(),
                 prefix,
                 next: 0,
                 line: String::new(),

@@ -244,11 +244,11 @@ fn print_resolving(merged: &MergeView, cx: &Context) -> Result<(), Failure> {
     let Some(run) = &merged.resolving else {
         return Ok(());
     };
-    let resolving = text::line(&run.name);
+    let resolving = text::line(&run.identity.name);
     cx.out.print_line(&format!(
         "{} {resolving} ({}) was started to resolve them",
         cx.out.paint.apply(Style::Good, "✓"),
-        text::line(&run.agent)
+        text::line(&run.identity.agent)
     ))?;
     cx.out.suggest(&format!(
         "adj wait {resolving} && adj merge {resolving}   merges the changes of both"

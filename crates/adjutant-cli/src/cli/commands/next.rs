@@ -129,6 +129,7 @@ impl Only {
                     ..GetRun::default()
                 })
                 .await?
+                .identity
                 .run_id,
         ))
     }
@@ -143,7 +144,7 @@ impl Only {
             }
             Self::Run(id) => {
                 list.requests.retain(|request| request.run_id == *id);
-                list.runs.retain(|run| run.run_id == *id);
+                list.runs.retain(|run| run.identity.run_id == *id);
             }
         }
     }
@@ -168,7 +169,7 @@ impl Item {
         match self {
             Self::Request(request) => request.message_id.clone(),
             Self::Stopped(run) | Self::Ended(run) | Self::Alive(run) | Self::Undone(run) => {
-                format!("{} {}", run.run_id, run.cursor)
+                format!("{} {}", run.identity.run_id, run.cursor)
             }
             Self::Message(mention) => mention.message.message_id.clone(),
         }
@@ -288,7 +289,9 @@ impl Next<'_> {
     async fn request(&mut self, request: &RequestView) -> Result<Handled, Failure> {
         let cx = self.cx;
         let mut shown = details::request_block(request, cx)?;
-        if let Some(seconds) = age::seconds_since(&request.expires_at, now()).filter(|s| *s < 0) {
+        if let Some(seconds) =
+            age::seconds_since(&request.times.expires_at, now()).filter(|s| *s < 0)
+        {
             shown.push_str(&cx.out.paint.apply(
                 Style::Dim,
                 &format!("  (expires in {})", duration::left(-seconds)),
@@ -368,7 +371,7 @@ impl Next<'_> {
         };
         for request in &answered.requests {
             let chosen = answering::recorded_answer(request);
-            let word = if request.decision.is_none() {
+            let word = if request.reply.decision.is_none() {
                 "answered "
             } else {
                 ""
@@ -419,7 +422,11 @@ impl Next<'_> {
             let next = AfterStop::parse(line, run);
             match self.continue_stopped(run, &next).await {
                 Ok(()) => {
-                    return self.done(&format!("{} {}", next.done(), text::line(&run.name)));
+                    return self.done(&format!(
+                        "{} {}",
+                        next.done(),
+                        text::line(&run.identity.name)
+                    ));
                 }
                 Err(error) => {
                     self.refused(&error)?;
@@ -433,7 +440,7 @@ impl Next<'_> {
 
     async fn continue_stopped(&self, run: &RunView, next: &AfterStop) -> Result<(), ErrorView> {
         let hub = &self.cx.hub;
-        let run = run.run_id.clone();
+        let run = run.identity.run_id.clone();
         let (resolution, choice) = match next {
             AfterStop::Cancel => return hub.call(&Cancel { run, reason: None }).await.map(drop),
             AfterStop::Choose(choice) => (None, Some(choice.clone())),
@@ -453,11 +460,11 @@ impl Next<'_> {
     fn show_stopped(&self, run: &RunView) -> Result<(), Failure> {
         let cx = self.cx;
         cx.out.print_line(&run_end::end_line(run, cx))?;
-        if let Some(checkpoint) = &run.checkpoint {
+        if let Some(checkpoint) = &run.activity.checkpoint {
             cx.out
                 .print_text(&details::checkpoint_block(checkpoint, cx)?)?;
         }
-        for choice in &run.choices {
+        for choice in &run.condition.choices {
             cx.out.print_line(&format!(
                 "  {:<9} {}",
                 text::line(choice.choice.as_str()),
@@ -483,19 +490,21 @@ impl Next<'_> {
             .cx
             .hub
             .call(&GetRun {
-                run: run.run_id.clone(),
+                run: run.identity.run_id.clone(),
                 ..GetRun::default()
             })
             .await?;
-        Ok(now.state == run.state && now.attempt == run.attempt)
+        Ok(now.condition.state == run.condition.state
+            && now.identity.attempt == run.identity.attempt)
     }
 
     /// Shows a failed run that the person has not seen yet.
     async fn ended(&mut self, run: &RunView) -> Result<Handled, Failure> {
         let cx = self.cx;
-        let name = text::line(&run.name);
+        let name = text::line(&run.identity.name);
         cx.out.print_line(&run_end::end_line(run, cx))?;
         let why = run
+            .condition
             .attention
             .as_ref()
             .map(run_state::attention_text)
@@ -519,12 +528,12 @@ impl Next<'_> {
                     let run = cx
                         .hub
                         .call(&Retry {
-                            run: run.run_id.clone(),
+                            run: run.identity.run_id.clone(),
                             prompt: None,
                             env: dispatch_env(),
                         })
                         .await?;
-                    return self.done(&format!("started {}", text::line(&run.name)));
+                    return self.done(&format!("started {}", text::line(&run.identity.name)));
                 }
                 Typed::View => cx.out.print_line(&run_end::end_line(run, cx))?,
                 Typed::Line(_) => cx.out.print_message("type retry, or press Enter; q ends")?,
@@ -535,9 +544,10 @@ impl Next<'_> {
     /// Shows a run whose process lives on after its report.
     async fn alive(&mut self, run: &RunView) -> Result<Handled, Failure> {
         let cx = self.cx;
-        let name = text::line(&run.name);
+        let name = text::line(&run.identity.name);
         cx.out.print_line(&run_end::end_line(run, cx))?;
         let why = run
+            .condition
             .attention
             .as_ref()
             .map(run_state::attention_text)
@@ -556,7 +566,7 @@ impl Next<'_> {
                     let Err(error) = cx
                         .hub
                         .call(&Cancel {
-                            run: run.run_id.clone(),
+                            run: run.identity.run_id.clone(),
                             ..Cancel::default()
                         })
                         .await
@@ -578,7 +588,7 @@ impl Next<'_> {
     async fn undone(&self, run: &RunView) -> Result<Handled, Failure> {
         let cx = self.cx;
         cx.out.print_line(&run_end::end_line(run, cx))?;
-        if let Some(undo) = &run.undo_interrupted {
+        if let Some(undo) = &run.changes.undo_interrupted {
             cx.out
                 .print_text(&cx.out.indent("  ", &format!("undo {}", undo.line())))?;
         }
@@ -623,7 +633,7 @@ impl AfterStop {
         if line == "cancel" {
             return Self::Cancel;
         }
-        let mut choices = run.choices.iter().map(|choice| &choice.choice);
+        let mut choices = run.condition.choices.iter().map(|choice| &choice.choice);
         match choices.find(|choice| choice.as_str() == line) {
             Some(choice) => Self::Choose(choice.clone()),
             None => Self::Resolve(line.to_owned()),
@@ -643,19 +653,27 @@ impl AfterStop {
 fn commands_of(run: &RunView) -> Vec<&str> {
     ["cancel", "resume"]
         .into_iter()
-        .chain(run.choices.iter().map(|choice| choice.choice.as_str()))
+        .chain(
+            run.condition
+                .choices
+                .iter()
+                .map(|choice| choice.choice.as_str()),
+        )
         .collect()
 }
 
 fn stopped_prompt(run: &RunView) -> String {
     let how = if run.is_held() {
         " (type resume)"
-    } else if run.choices.is_empty() {
+    } else if run.condition.choices.is_empty() {
         " with a resolution"
     } else {
         " with a resolution or one of these choices"
     };
-    format!("resume {}{how}, or cancel > ", text::line(&run.name))
+    format!(
+        "resume {}{how}, or cancel > ",
+        text::line(&run.identity.name)
+    )
 }
 
 /// Returns the command that a single misspelled word probably means.
@@ -688,7 +706,7 @@ async fn request_closed(request: &RequestView, cx: &Context) -> Result<RequestVi
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::ChoiceView;
+    use crate::view::{ChoiceView, RunConditionView, RunIdentityView};
 
     #[test]
     fn misspelled_command_is_not_a_resolution() {
@@ -710,11 +728,17 @@ mod tests {
     fn line_for_a_stopped_run_is_a_choice_only_if_it_is_offered() {
         let skip: Word<Choice> = Choice::Skip.into();
         let run = RunView {
-            name: "p1".to_owned(),
-            choices: vec![ChoiceView {
-                choice: skip.clone(),
-                about: String::new(),
-            }],
+            identity: RunIdentityView {
+                name: "p1".to_owned(),
+                ..RunIdentityView::default()
+            },
+            condition: RunConditionView {
+                choices: vec![ChoiceView {
+                    choice: skip.clone(),
+                    about: String::new(),
+                }],
+                ..RunConditionView::default()
+            },
             ..RunView::default()
         };
         assert_eq!(AfterStop::parse("cancel", &run), AfterStop::Cancel);

@@ -25,8 +25,8 @@ pub(crate) async fn open(args: &OpenArgs, cx: &Context) -> CommandResult {
             ..GetRun::default()
         })
         .await?;
-    let name = text::line(&run.name);
-    let workspace = run.workspace.as_ref();
+    let name = text::line(&run.identity.name);
+    let workspace = run.place.workspace.as_ref();
     if workspace.is_some_and(|workspace| workspace.state == WorkspaceState::Discarded) {
         let hint = format!("bring its changes back as a branch: adj merge {name} --branch NAME");
         return Err(fail_hint(
@@ -35,7 +35,7 @@ pub(crate) async fn open(args: &OpenArgs, cx: &Context) -> CommandResult {
             hint,
         ));
     }
-    let dir = Path::new(workspace.map_or(&run.cwd, |workspace| &workspace.path));
+    let dir = Path::new(workspace.map_or(&run.place.cwd, |workspace| &workspace.path));
     if !dir.is_dir() {
         let hint = format!("see its state: adj show {name}");
         return Err(fail_hint(
@@ -49,7 +49,7 @@ pub(crate) async fn open(args: &OpenArgs, cx: &Context) -> CommandResult {
     }
     if cx.out.json {
         cx.out.print_json(
-            &serde_json::json!({"run_id": run.run_id, "run_name": run.name, "path": dir}),
+            &serde_json::json!({"run_id": run.identity.run_id, "run_name": run.identity.name, "path": dir}),
         )?;
         return Ok(Exit::Done);
     }

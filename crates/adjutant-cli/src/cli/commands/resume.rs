@@ -35,7 +35,7 @@ pub(crate) async fn pause(args: &PauseArgs, cx: &Context) -> CommandResult {
     print_changed(
         &run,
         "pausing",
-        &format!("adj resume {}", text::line(&run.name)),
+        &format!("adj resume {}", text::line(&run.identity.name)),
         cx,
     )
 }
@@ -50,9 +50,9 @@ async fn already_stopped(error: ErrorView, run: &str, cx: &Context) -> Failure {
         })
         .await
     {
-        Ok(run) if run.state == RunStateKind::Stopped => {
-            let name = text::line(&run.name);
-            let how = if run.reason.as_deref() == Some(StopReason::Paused.word()) {
+        Ok(run) if run.condition.state == RunStateKind::Stopped => {
+            let name = text::line(&run.identity.name);
+            let how = if run.condition.reason.as_deref() == Some(StopReason::Paused.word()) {
                 "paused"
             } else {
                 "stopped"
@@ -94,7 +94,7 @@ pub(crate) async fn resume(args: &ResumeArgs, cx: &Context) -> CommandResult {
         return print_changed(
             &run,
             "resumed",
-            &format!("adj logs -f {}", text::line(&run.name)),
+            &format!("adj logs -f {}", text::line(&run.identity.name)),
             cx,
         );
     }
@@ -111,14 +111,14 @@ async fn wait_until_stopped(run: &str, cx: &Context) -> Result<(), Failure> {
             ..GetRun::default()
         })
         .await?;
-    if found.state == RunStateKind::Stopping {
+    if found.condition.state == RunStateKind::Stopping {
         cx.out.print_message(&format!(
             "waiting until {} has stopped",
-            text::line(&found.name)
+            text::line(&found.identity.name)
         ))?;
         cx.hub
             .call(&Wait {
-                runs: vec![found.run_id],
+                runs: vec![found.identity.run_id],
                 until: WaitUntil::All,
                 after: None,
                 new_reports: false,
@@ -154,7 +154,7 @@ fn print_changed(run: &RunView, word: &str, next: &str, cx: &Context) -> Command
     cx.out.print_line(&format!(
         "{} {word} {}",
         cx.out.paint.apply(Style::Good, "✓"),
-        text::line(&run.name)
+        text::line(&run.identity.name)
     ))?;
     cx.out.suggest(next)?;
     Ok(Exit::Done)

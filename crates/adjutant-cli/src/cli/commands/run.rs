@@ -75,11 +75,16 @@ pub(crate) async fn run(args: &RunArgs, cx: &Context) -> CommandResult {
         set_env: variables(&args.set_env)?,
     };
     let run = cx.hub.call(&dispatch).await?;
-    for budget in run.budgets.iter().filter(|budget| budget.unknown.is_some()) {
+    for budget in run
+        .cost
+        .budgets
+        .iter()
+        .filter(|budget| budget.unknown.is_some())
+    {
         let why = budget.unknown.as_deref().unwrap_or_default();
         cx.out.print_message(&text::line(&format!(
             "the budget of {} for {} cannot be enforced: {why}",
-            budget.kind, run.name
+            budget.kind, run.identity.name
         )))?;
     }
     proceed(run, 0, &args.after_start, cx).await
@@ -103,7 +108,10 @@ pub(crate) async fn proceed(
     if after_start.wait {
         let mut alert = Alert::on_stderr(cx);
         let (waited, run, not_kept) = alert
-            .during(&format!("adj: {}", run.name), wait_for_end(&run, cx))
+            .during(
+                &format!("adj: {}", run.identity.name),
+                wait_for_end(&run, cx),
+            )
             .await?;
         return report_end(&waited, &run, not_kept.as_deref(), &mut alert, cx).await;
     }
@@ -219,9 +227,9 @@ fn print_started(run: &RunView, cx: &Context) -> CommandResult {
         cx.out.print_json(run)?;
         return Ok(Exit::Done);
     }
-    cx.out.print_line(&text::line(&run.name))?;
+    cx.out.print_line(&text::line(&run.identity.name))?;
     print_shared_directory(run, cx)?;
-    if run.queue.is_some() {
+    if run.in_queue.queue.is_some() {
         cx.out.print_message(&run_state::start_text(run))?;
     }
     if let Some(step) = next_step::queue_step(run) {
@@ -229,7 +237,7 @@ fn print_started(run: &RunView, cx: &Context) -> CommandResult {
     }
     cx.out.suggest(&format!(
         "adj wait {name}   or   adj logs {name}",
-        name = text::line(&run.name)
+        name = text::line(&run.identity.name)
     ))?;
     Ok(Exit::Done)
 }
@@ -238,10 +246,10 @@ fn print_started(run: &RunView, cx: &Context) -> CommandResult {
 const SHARING_SHOWN_MAX: usize = 3;
 
 fn print_shared_directory(run: &RunView, cx: &Context) -> Result<(), Failure> {
-    if run.shares_directory_with.is_empty() {
+    if run.place.shares_directory_with.is_empty() {
         return Ok(());
     }
-    let all = &run.shares_directory_with;
+    let all = &run.place.shares_directory_with;
     let named = text::line(
         &all.iter()
             .take(SHARING_SHOWN_MAX)
@@ -251,7 +259,7 @@ fn print_shared_directory(run: &RunView, cx: &Context) -> Result<(), Failure> {
     );
     let more = match (
         all.len().saturating_sub(SHARING_SHOWN_MAX),
-        run.shares_directory_more,
+        run.place.shares_directory_more,
     ) {
         (0, false) => String::new(),
         (0, true) => " and more".to_owned(),
@@ -277,7 +285,7 @@ async fn wait_for_end(
     let (mut since, mut not_kept) = (None, None);
     let waited = loop {
         let waited = wait_for_runs(
-            vec![run.run_id.clone()],
+            vec![run.identity.run_id.clone()],
             WaitUntil::Attention,
             since,
             None,
@@ -292,14 +300,12 @@ async fn wait_for_end(
         {
             break waited;
         }
-        for run in waited
-            .working
-            .iter()
-            .filter(|known| known.run_id == run.run_id && known.snapshot_problem.is_some())
-        {
-            if not_kept != run.snapshot_problem {
+        for run in waited.working.iter().filter(|known| {
+            known.identity.run_id == run.identity.run_id && known.changes.snapshot_problem.is_some()
+        }) {
+            if not_kept != run.changes.snapshot_problem {
                 run_end::warn_not_kept(run, cx)?;
-                not_kept.clone_from(&run.snapshot_problem);
+                not_kept.clone_from(&run.changes.snapshot_problem);
             }
         }
         // A silent or retrying run can still continue.
@@ -314,7 +320,7 @@ async fn wait_for_end(
     let run = cx
         .hub
         .call(&GetRun {
-            run: run.run_id.clone(),
+            run: run.identity.run_id.clone(),
             ..GetRun::default()
         })
         .await?;
@@ -333,12 +339,12 @@ async fn report_end(
     if cx.out.json {
         cx.out.print_json(run)?;
     } else if run_state::exit_of(run) == Exit::Done {
-        run_end::print_result(&run.run_id, cx).await?;
+        run_end::print_result(&run.identity.run_id, cx).await?;
         cx.out.print_message(&run_end::state_line(run, cx))?;
     } else {
         cx.out.print_message(&run_end::end_line(run, cx))?;
     }
-    if run.snapshot_problem.as_deref() != not_kept {
+    if run.changes.snapshot_problem.as_deref() != not_kept {
         run_end::warn_not_kept(run, cx)?;
     }
     run_end::print_note(run, cx)?;
@@ -355,7 +361,7 @@ async fn report_end(
     let stopped = waited
         .stopped
         .iter()
-        .find(|other| other.run_id != run.run_id)
+        .find(|other| other.identity.run_id != run.identity.run_id)
         .filter(|_| !run.is_over());
     if let (Some(stopped), false) = (stopped, cx.out.json) {
         cx.out.print_message(&run_end::end_line(stopped, cx))?;
@@ -367,11 +373,11 @@ async fn report_end(
 /// that changes.
 async fn wait_for_start(run: &RunView, cx: &Context) -> Result<(), Failure> {
     let (mut run, mut after) = (run.clone(), run.cursor);
-    while run.queue.is_some() && !run.is_held() {
+    while run.in_queue.queue.is_some() && !run.is_held() {
         let page = cx
             .hub
             .call(&ReadEvents {
-                run: Some(run.run_id.clone()),
+                run: Some(run.identity.run_id.clone()),
                 after,
                 limit: None,
                 wait_ms: QUEUE_WAIT_MS,
@@ -384,16 +390,17 @@ async fn wait_for_start(run: &RunView, cx: &Context) -> Result<(), Failure> {
         let now = cx
             .hub
             .call(&GetRun {
-                run: run.run_id.clone(),
+                run: run.identity.run_id.clone(),
                 ..GetRun::default()
             })
             .await?;
-        let is_new = now.queue.as_ref().is_none_or(|queue| {
-            run.queue
+        let is_new = now.in_queue.queue.as_ref().is_none_or(|queue| {
+            run.in_queue
+                .queue
                 .as_ref()
                 .is_none_or(|before| before.why != queue.why)
         });
-        if is_new && (now.started_at.is_some() || !now.is_over()) {
+        if is_new && (now.times.started_at.is_some() || !now.is_over()) {
             cx.out.print_message(&run_state::start_text(&now))?;
         }
         run = now;

@@ -71,11 +71,12 @@ fn run_text(run: &RunView, verbose: bool, cx: &Context) -> Result<String, std::f
     let state = limit_text(run).map_or(label.text, |limit| format!("■ stopped: {limit}"));
     let mut out = format!(
         "{}  {}\n",
-        paint.apply(Style::Strong, &text::line(&run.name)),
+        paint.apply(Style::Strong, &text::line(&run.identity.name)),
         paint.apply(label.style, &text::line(&state))
     );
     out.push_str(&run_fields(run, verbose, cx));
     if let Some(setup) = run
+        .place
         .workspace
         .as_ref()
         .and_then(|workspace| workspace.setup.as_ref())
@@ -84,25 +85,25 @@ fn run_text(run: &RunView, verbose: bool, cx: &Context) -> Result<String, std::f
         writeln!(out, "{}", paint.apply(Style::Dim, "setup"))?;
         out.push_str(&indented(&setup.output, cx));
     }
-    if let Some(checkpoint) = &run.checkpoint {
+    if let Some(checkpoint) = &run.activity.checkpoint {
         out.push_str(&checkpoint_block(checkpoint, cx)?);
     }
-    for choice in &run.choices {
+    for choice in &run.condition.choices {
         writeln!(
             out,
             "{INDENT}adj resume {} --choice {:<9} {}",
-            text::line(&run.name),
+            text::line(&run.identity.name),
             text::line(choice.choice.as_str()),
             text::line(&choice.about)
         )?;
     }
-    if let Some(report) = &run.report {
+    if let Some(report) = &run.results.report {
         out.push_str(&report_block(report, cx)?);
     }
-    if let Some(acceptance) = &run.acceptance {
+    if let Some(acceptance) = &run.results.acceptance {
         out.push_str(&acceptance_block(acceptance, cx)?);
     }
-    for message in &run.messages {
+    for message in &run.requests.messages {
         writeln!(
             out,
             "{}",
@@ -117,7 +118,7 @@ fn run_text(run: &RunView, verbose: bool, cx: &Context) -> Result<String, std::f
         )?;
         out.push_str(&indented(&message.text, cx));
     }
-    for request in &run.pending {
+    for request in &run.requests.pending {
         out.push_str(&request_block(request, cx)?);
     }
     out.push_str(&settled_block(run, cx));
@@ -156,16 +157,19 @@ fn heading(text: &str, cx: &Context) -> String {
 
 /// Writes the requests that were answered, expired or withdrawn, each in one line.
 fn settled_block(run: &RunView, cx: &Context) -> String {
-    if run.settled.is_empty() {
+    if run.requests.settled.is_empty() {
         return String::new();
     }
-    let more = if run.settled_more {
-        format!(" (earlier: adj inbox -a {})", text::line(&run.name))
+    let more = if run.requests.settled_more {
+        format!(
+            " (earlier: adj inbox -a {})",
+            text::line(&run.identity.name)
+        )
     } else {
         String::new()
     };
     let mut out = heading(&format!("answered{more}"), cx);
-    for request in &run.settled {
+    for request in &run.requests.settled {
         let asked = asked_for(request);
         let asked = if asked.parts.is_empty() {
             text::cut(&text::line(asked.text), ASKED_COLUMNS_MAX)
@@ -183,14 +187,17 @@ fn settled_block(run: &RunView, cx: &Context) -> String {
 
 /// Writes the signals of a run, each in one line.
 fn signals_block(run: &RunView, cx: &Context) -> String {
-    if run.signals.is_empty() {
+    if run.activity.signals.is_empty() {
         return String::new();
     }
     let mut out = heading(
-        &format!("signals (all events: adj events {})", text::line(&run.name)),
+        &format!(
+            "signals (all events: adj events {})",
+            text::line(&run.identity.name)
+        ),
         cx,
     );
-    for event in &run.signals {
+    for event in &run.activity.signals {
         let (signal, source) = (
             event.signal.as_ref().map_or("signal", Word::as_str),
             event.source.as_ref().map_or("block", Word::as_str),
@@ -212,14 +219,15 @@ fn signals_block(run: &RunView, cx: &Context) -> String {
 /// Writes the result of a run, or the end of a long one.
 fn result_block(run: &RunView, cx: &Context) -> String {
     let Some(result) = run
+        .results
         .result
         .as_deref()
         .filter(|result| !result.trim().is_empty())
     else {
         return String::new();
     };
-    let name = text::line(&run.name);
-    let what = match (run.reconstructed, run.result_bytes) {
+    let name = text::line(&run.identity.name);
+    let what = match (run.results.reconstructed, run.results.result_bytes) {
         (true, Some(bytes)) => format!(
             "result, reconstructed (last message: {bytes} bytes, adj --json show --result {name})"
         ),

@@ -107,8 +107,8 @@ async fn wait_past_warnings(
     let mut printed = BTreeSet::new();
     let mut is_first = |run: &RunView| {
         printed.insert((
-            run.run_id.clone(),
-            run.reported.clone().map(|reported| reported.at),
+            run.identity.run_id.clone(),
+            run.condition.reported.clone().map(|reported| reported.at),
         ))
     };
     let mut since = None;
@@ -120,7 +120,7 @@ async fn wait_past_warnings(
             for run in waited
                 .working
                 .iter()
-                .filter(|run| run.reported.is_some() && is_first(run))
+                .filter(|run| run.condition.reported.is_some() && is_first(run))
             {
                 print_condition(run, cx)?;
             }
@@ -130,7 +130,8 @@ async fn wait_past_warnings(
             || !waited.stopped.is_empty()
             || !waited.ended.is_empty()
             || waited.failed.is_some();
-        let is_warning = |run: &RunView| run.snapshot_problem.is_some() && !has_condition(run);
+        let is_warning =
+            |run: &RunView| run.changes.snapshot_problem.is_some() && !has_condition(run);
         if has_result
             || waited.outcome != WaitOutcome::Event
             || !waited.working.iter().any(is_warning)
@@ -171,6 +172,7 @@ async fn queued_for_a_person(
     }
     let is_standing = |run: &RunView| {
         let reason = run
+            .in_queue
             .queue
             .as_ref()
             .and_then(|queue| queue.waiting_for.known());
@@ -181,7 +183,7 @@ async fn queued_for_a_person(
     };
     let (standing, others): (Vec<RunView>, Vec<RunView>) = runs.into_iter().partition(is_standing);
     let is_still = |run: &RunView| {
-        run.state == RunStateKind::Finished || run_state::exit_of(run) == Exit::NeedsInput
+        run.condition.state == RunStateKind::Finished || run_state::exit_of(run) == Exit::NeedsInput
     };
     let is_all = !standing.is_empty() && others.iter().all(is_still);
     Ok((standing, is_all))
@@ -267,6 +269,7 @@ fn verdict(waited: &Waited, until: WaitUntil, is_named: bool, cx: &Context) -> C
     let is_new = |run: &&RunView| {
         is_named
             || run
+                .condition
                 .attention
                 .as_ref()
                 .is_some_and(|attention| attention.is_new)
@@ -281,7 +284,7 @@ fn verdict(waited: &Waited, until: WaitUntil, is_named: bool, cx: &Context) -> C
         .find(is_alive)
         .filter(|_| !reached && waited.ended.is_empty())
     {
-        let name = text::line(&run.name);
+        let name = text::line(&run.identity.name);
         let what = format!("{name}: {}", run_state::need_text(run).unwrap_or_default());
         return end_with_code(
             cli_codes::NEEDS_INPUT,
@@ -303,7 +306,7 @@ fn verdict(waited: &Waited, until: WaitUntil, is_named: bool, cx: &Context) -> C
     {
         return end_failed(run, cx);
     }
-    let is_paused = |run: &&RunView| run.state == RunStateKind::Stopped;
+    let is_paused = |run: &&RunView| run.condition.state == RunStateKind::Stopped;
     match waited
         .stopped
         .first()
@@ -320,8 +323,8 @@ fn timed_out(waited: &Waited, cx: &Context) -> CommandResult {
         .working
         .iter()
         .filter(|run| {
-            run.status == RunStatus::WaitingParentReply
-                || run.state == RunStateKind::Stopped && run.pending_total > 0
+            run.condition.status == RunStatus::WaitingParentReply
+                || run.condition.state == RunStateKind::Stopped && run.requests.pending_total > 0
         })
         .count();
     let (working, waiting) = (

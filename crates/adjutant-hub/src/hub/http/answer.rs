@@ -388,17 +388,19 @@ fn heading(request: &RequestView) -> String {
 }
 
 fn settled_html(request: &RequestView) -> String {
-    let state = match (request.status.known(), &request.answered_by) {
+    let state = match (request.status.known(), &request.reply.answered_by) {
         (Some(RequestStateKind::Withdrawn), _) => {
             "This request was withdrawn. No answer is needed any more.".to_owned()
         }
         (Some(RequestStateKind::Answered | RequestStateKind::Retrieved), Some(by)) => {
             let decision = request
+                .reply
                 .decision
                 .as_ref()
                 .map(|decision| format!(" ({})", decision.as_str()))
                 .unwrap_or_default();
             let at = request
+                .times
                 .answered_at
                 .as_deref()
                 .map(|at| format!(" at {}", shown_time(at)))
@@ -424,10 +426,10 @@ fn open_html(request: &RequestView) -> String {
         ));
     }
     let mut facts: Vec<(&str, String)> = Vec::new();
-    if let Some(risk) = &request.risk {
+    if let Some(risk) = &request.content.risk {
         facts.push(("risk", risk.clone()));
     }
-    match &request.delegation {
+    match &request.delegated.delegation {
         Some(delegation) => {
             facts.extend(
                 delegation_parts(delegation).map(|part| (part.label, part.text.to_owned())),
@@ -446,11 +448,12 @@ fn open_html(request: &RequestView) -> String {
              }| (label, text),
         )),
     }
-    if let Some(context) = &request.context {
+    if let Some(context) = &request.content.context {
         facts.push(("context", context.clone()));
     }
     facts.extend(
         request
+            .content
             .clarification
             .iter()
             .flat_map(clarification_parts)
@@ -468,13 +471,14 @@ fn open_html(request: &RequestView) -> String {
         Some(RequestKind::Question) | None => question_forms(request),
     });
     let default = request
+        .content
         .default
         .as_ref()
         .map(|default| format!(" Without an answer, it gets: {}", escape_html(default)))
         .unwrap_or_default();
     html.push_str(&format!(
         "<p class=\"dim\">Open until {}.{default}</p>",
-        escape_html(&shown_time(&request.expires_at))
+        escape_html(&shown_time(&request.times.expires_at))
     ));
     html
 }
@@ -486,9 +490,9 @@ fn shown_time(time: &str) -> String {
 
 fn question_forms(request: &RequestView) -> String {
     let mut html = String::new();
-    if !request.options.is_empty() {
+    if !request.content.options.is_empty() {
         html.push_str("<form method=\"post\" class=\"choices\" aria-label=\"Options\">");
-        for (option, number) in request.options.iter().zip(1..) {
+        for (option, number) in request.content.options.iter().zip(1..) {
             html.push_str(&format!(
                 "<button name=\"option\" value=\"{number}\" class=\"said\">{}</button>",
                 escape_html(option)
@@ -505,7 +509,7 @@ fn question_forms(request: &RequestView) -> String {
 
 fn decision_form(request: &RequestView) -> String {
     let mut options = String::new();
-    for (option, number) in request.options.iter().zip(1..) {
+    for (option, number) in request.content.options.iter().zip(1..) {
         options.push_str(&format!(
             "<p class=\"said\">{number}) {}</p>",
             escape_html(option)

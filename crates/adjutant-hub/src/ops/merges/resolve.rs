@@ -53,7 +53,8 @@ impl Ops {
         };
         let resolving = self.dispatch(caller, dispatch).await?;
         let (run, resolves) = (
-            RunId::parse(&resolving.run_id).map_err(|error| OpError::Io(error.to_string()))?,
+            RunId::parse(&resolving.identity.run_id)
+                .map_err(|error| OpError::Io(error.to_string()))?,
             target.run.id,
         );
         git::pin_resolved(&self.repo_of(&target.run).await?, resolves, run, changes).await?;

@@ -7,8 +7,9 @@ use crate::logs::log_paths;
 use crate::protocol::SubagentsText;
 use crate::store::{FenceState, RetryingSince, Run, Usage};
 use crate::view::{
-    CheckpointView, FenceView, IgnoredView, ReportedView, RetryingView, RunView, SubagentView,
-    UsageView,
+    CheckpointView, FenceView, IgnoredView, ReportedView, RetryingView, RunActivityView,
+    RunChangesView, RunConditionView, RunCostView, RunIdentityView, RunPlaceView, RunProcessesView,
+    RunRequestsView, RunResultView, RunTermsView, RunTimesView, RunView, SubagentView, UsageView,
 };
 use adjutant_core::report::{Claim, ReportStatus};
 use adjutant_core::result::end_reason;
@@ -17,71 +18,114 @@ use adjutant_core::{Exit, Failure, Outcome, RunState, Time, run, subagent};
 
 /// Returns the parts of a run's view that need only its row. The others are empty.
 pub(in crate::ops) fn brief(home: &Home, run: &Run) -> RunView {
-    let mut view = origin(run);
-    add_state(&mut view, run);
-    add_activity(&mut view, run);
-    add_result(&mut view, run);
-    add_statements(&mut view, run);
-    add_measurements(&mut view, run);
-    add_logs(&mut view, home, run);
-    view
+    RunView {
+        identity: identity(run),
+        condition: condition(run),
+        times: times(run),
+        terms: RunTermsView {
+            pool: run.pool.clone(),
+            priority: run.rank.priority().map(Into::into),
+            ..RunTermsView::default()
+        },
+        place: place(home, run),
+        activity: activity(run),
+        results: result(run),
+        changes: RunChangesView {
+            snapshot_problem: run.snapshot_problem.clone(),
+            ..RunChangesView::default()
+        },
+        requests: RunRequestsView {
+            pending_total: u64::try_from(run.pending).unwrap_or(0),
+            ..RunRequestsView::default()
+        },
+        processes: processes(run),
+        cost: RunCostView {
+            usage: usage(run),
+            ..RunCostView::default()
+        },
+        cursor: run.last_seq.0,
+        ..RunView::default()
+    }
 }
 
 fn time(time: Option<Time>) -> Option<String> {
     time.map(rfc3339)
 }
 
-/// What the run is, and where it comes from.
-fn origin(run: &Run) -> RunView {
-    RunView {
+fn identity(run: &Run) -> RunIdentityView {
+    RunIdentityView {
         run_id: run.id.to_string(),
         name: run.name.clone(),
         agent: run.agent.clone(),
         agent_why: run.agent_why.clone(),
         task: run.task.clone(),
-        cwd: run.cwd.clone(),
         owner: run.owner.to_string(),
         parent: run.parent.map(|id| id.to_string()),
         root: run.root.to_string(),
         retry_of: run.retry_of.map(|id| id.to_string()),
         attempt: run.attempt.0,
+        session: run.session.clone(),
+        ..RunIdentityView::default()
+    }
+}
+
+fn times(run: &Run) -> RunTimesView {
+    RunTimesView {
         created_at: rfc3339(run.created_at),
         started_at: time(run.started_at),
         ended_at: time(run.ended_at),
         updated_at: rfc3339(run.updated_at),
-        session: run.session.clone(),
-        pool: run.pool.clone(),
-        priority: run.rank.priority().map(Into::into),
+        active_ms: u64::try_from(run.active_ms_at(clock::steady())).unwrap_or(0),
         estimate_ms: run.estimate_ms.and_then(|ms| u64::try_from(ms).ok()),
-        cursor: run.last_seq.0,
-        ..RunView::default()
     }
 }
 
-/// Its state, the reason for it, and what it needs.
-fn add_state(view: &mut RunView, run: &Run) {
-    view.status = run::status(run.state, run.open_requests(), run.claim).into();
-    view.state = run.state.kind().into();
-    if let RunState::Finished(outcome) = run.state {
-        view.outcome = Some(outcome.kind().into());
+fn condition(run: &Run) -> RunConditionView {
+    let outcome = match run.state {
+        RunState::Finished(outcome) => Some(outcome.kind().into()),
+        _ => None,
+    };
+    let cause = match run.state {
+        RunState::Finished(Outcome::Failed(Failure::Agent(cause))) => Some(cause.into()),
+        _ => None,
+    };
+    let resumes_at = match run.state {
+        RunState::Stopped { reason, until } if reason.waits_for_model() => {
+            Some(rfc3339(clock::expected_wall_time(until)))
+        }
+        _ => None,
+    };
+    RunConditionView {
+        status: run::status(run.state, run.open_requests(), run.claim).into(),
+        state: run.state.kind().into(),
+        outcome,
+        reason: reason(run),
+        cause,
+        end_reason: end_reason(run.state, run.claim).map(Into::into),
+        exit_code: run.exit.map(exit_code),
+        attention: super::attention::attention(run),
+        choices: super::report::choice_views(run),
+        resumes_by_itself: super::attention::resumes_by_itself(run),
+        resumes_at,
+        reported: reported(run),
+        silent_since: time(run.silent_since()),
+        retrying: run.is_retrying().map(retrying),
+        overdue_since: time(run.overdue_since()),
+        note: run.note.clone(),
+        annotation: run.annotation.clone(),
     }
-    view.reason = reason(run);
-    if let RunState::Finished(Outcome::Failed(Failure::Agent(cause))) = run.state {
-        view.cause = Some(cause.into());
-    }
-    view.attention = super::attention::attention(run);
-    view.resumes_by_itself = super::attention::resumes_by_itself(run);
-    if let RunState::Stopped { reason, until } = run.state
-        && reason.waits_for_model()
-    {
-        view.resumes_at = Some(rfc3339(clock::expected_wall_time(until)));
-    }
-    view.overdue_since = time(run.overdue_since());
-    view.pending_total = u64::try_from(run.pending).unwrap_or(0);
-    view.note = run.note.clone();
-    view.snapshot_problem = run.snapshot_problem.clone();
-    view.exit_code = run.exit.map(exit_code);
-    view.end_reason = end_reason(run.state, run.claim).map(Into::into);
+}
+
+/// Its report, unless it has made a statement since.
+fn reported(run: &Run) -> Option<ReportedView> {
+    run.standing_report().map(|report| ReportedView {
+        at: rfc3339(report.at),
+        status: run
+            .claim
+            .map_or(ReportStatus::Success, Claim::status)
+            .into(),
+        is_new: !report.is_owner_notified,
+    })
 }
 
 fn reason(run: &Run) -> Option<String> {
@@ -163,10 +207,7 @@ fn exit_code(exit: Exit) -> i32 {
     }
 }
 
-/// What it does at the moment.
-fn add_activity(view: &mut RunView, run: &Run) {
-    view.silent_since = time(run.silent_since());
-    view.retrying = run.is_retrying().map(retrying);
+fn activity(run: &Run) -> RunActivityView {
     let subagents = run
         .subagents
         .as_deref()
@@ -176,61 +217,53 @@ fn add_activity(view: &mut RunView, run: &Run) {
                 SubagentsText::default()
             })
         });
-    view.subagents = subagents
-        .all
-        .into_iter()
-        .map(|one| subagent(one, run.state.is_live()))
-        .collect();
-    view.subagents_more = subagents.more;
-    view.percent = run.percent;
-    view.progress = run.progress.clone();
-    view.eta = run.eta.clone();
-}
-
-/// What it has answered.
-fn add_result(view: &mut RunView, run: &Run) {
-    view.summary = run.summary.clone();
-    view.result = run.reconstructed.clone().or_else(|| run.result.clone());
-    view.result_bytes = run
-        .result_bytes
-        .filter(|bytes| *bytes > run.result.as_ref().map_or(0, String::len) as u64);
-    view.reconstructed = run.reconstructed.is_some();
-    view.result_gap = run.result_gap.map(Into::into);
-    view.last_message = run.result.clone().filter(|_| run.reconstructed.is_some());
-}
-
-/// What it has stated with signals.
-fn add_statements(view: &mut RunView, run: &Run) {
-    view.reported = run.standing_report().map(|report| ReportedView {
-        at: rfc3339(report.at),
-        status: run
-            .claim
-            .map_or(ReportStatus::Success, Claim::status)
-            .into(),
-        is_new: !report.is_owner_notified,
-    });
-    view.choices = super::report::choice_views(run);
-    view.annotation = run.annotation.clone();
-    view.ignored_signals = run.ignored_why.clone().map(|last| IgnoredView {
+    let ignored_signals = run.ignored_why.clone().map(|last| IgnoredView {
         count: u64::try_from(run.ignored).unwrap_or(0),
         last,
     });
-    view.checkpoint = run.checkpoint.as_ref().map(checkpoint);
+    RunActivityView {
+        percent: run.percent,
+        progress: run.progress.clone(),
+        eta: run.eta.clone(),
+        subagents: subagents
+            .all
+            .into_iter()
+            .map(|one| subagent(one, run.state.is_live()))
+            .collect(),
+        subagents_more: subagents.more,
+        checkpoint: run.checkpoint.as_ref().map(checkpoint),
+        signals: Vec::new(),
+        ignored_signals,
+    }
 }
 
-/// What was measured, and how its processes were contained.
-fn add_measurements(view: &mut RunView, run: &Run) {
-    view.containment = run.containment.clone();
-    view.fence = run.fence.clone().map(fence);
-    view.swept = run.swept;
-    view.output_left_open = run.output_left_open;
-    view.active_ms = u64::try_from(run.active_ms_at(clock::steady())).unwrap_or(0);
-    view.usage = usage(run);
-    view.resources = crate::ops::resources::resources_of(run);
+fn result(run: &Run) -> RunResultView {
+    RunResultView {
+        summary: run.summary.clone(),
+        result: run.reconstructed.clone().or_else(|| run.result.clone()),
+        result_bytes: run
+            .result_bytes
+            .filter(|bytes| *bytes > run.result.as_ref().map_or(0, String::len) as u64),
+        reconstructed: run.reconstructed.is_some(),
+        result_gap: run.result_gap.map(Into::into),
+        last_message: run.result.clone().filter(|_| run.reconstructed.is_some()),
+        ..RunResultView::default()
+    }
 }
 
-/// Where its output is.
-fn add_logs(view: &mut RunView, home: &Home, run: &Run) {
+/// How its processes were contained, and what they use.
+fn processes(run: &Run) -> RunProcessesView {
+    RunProcessesView {
+        containment: run.containment.clone(),
+        fence: run.fence.clone().map(fence),
+        swept: run.swept,
+        output_left_open: run.output_left_open,
+        resources: crate::ops::resources::resources_of(run),
+    }
+}
+
+/// Where it works, and where its output is.
+fn place(home: &Home, run: &Run) -> RunPlaceView {
     let logs = log_paths(&home.dir, &run.id.to_string(), run.attempt.0);
     // The hub can lack the log of a run on a runner, or have a part. Before an attempt starts,
     // there is none.
@@ -247,14 +280,20 @@ fn add_logs(view: &mut RunView, home: &Home, run: &Run) {
         .last()
         .filter(|path| is_expected || path.exists() && !is_part)
         .cloned();
-    view.log_paths = logs
+    let log_paths = logs
         .iter()
         .filter(|path| logs.last() != Some(path) || log_path.is_some())
         .map(|path| path.display().to_string())
         .collect();
-    view.log_path = log_path
+    let log_path = log_path
         .map(|path| path.display().to_string())
         .unwrap_or_default();
+    RunPlaceView {
+        cwd: run.cwd.clone(),
+        log_path,
+        log_paths,
+        ..RunPlaceView::default()
+    }
 }
 
 fn fence(state: FenceState) -> FenceView {

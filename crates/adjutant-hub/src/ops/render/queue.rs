@@ -47,8 +47,8 @@ impl<'a> QueueReads<'a> {
             Entry::Vacant(unknown) => unknown.insert(QueueHead::read(self.connection, &run.pool)?),
         };
         match head.place(run) {
-            Some(QueuePosition::At(place)) => view.queue_place = Some(place),
-            Some(QueuePosition::Behind(ahead)) => view.queue_ahead_min = Some(ahead),
+            Some(QueuePosition::At(place)) => view.in_queue.queue_place = Some(place),
+            Some(QueuePosition::Behind(ahead)) => view.in_queue.queue_ahead_min = Some(ahead),
             None => {}
         }
         Ok(())
@@ -88,7 +88,10 @@ impl<'a> QueueReads<'a> {
             .is_some_and(|limits| limits.place.is_on_runners())
         {
             // Its directory will be on another machine.
-            (view.shares_directory_with, view.shares_directory_more) = (Vec::new(), false);
+            (
+                view.place.shares_directory_with,
+                view.place.shares_directory_more,
+            ) = (Vec::new(), false);
         }
         let used = self.slots_used(pools)?;
         let waited = if run.after_open > 0 {
@@ -107,11 +110,11 @@ impl<'a> QueueReads<'a> {
                 .map_or(0, |limits| limits.slots),
         }
         .explain(reason);
-        view.queue = Some(QueueView {
+        view.in_queue.queue = Some(QueueView {
             waiting_for: reason.into(),
             why,
             next_step,
-            starts_about: self.starts_about(pools, run, reason, view.queue_place)?,
+            starts_about: self.starts_about(pools, run, reason, view.in_queue.queue_place)?,
         });
         Ok(())
     }
@@ -149,7 +152,7 @@ impl<'a> QueueReads<'a> {
         run: &Run,
         view: &mut RunView,
     ) -> Result<(), StoreError> {
-        let Some(place) = view.queue_place else {
+        let Some(place) = view.in_queue.queue_place else {
             return self.add_queue(pools, run, view);
         };
         let used = self.slots_used(pools)?;
@@ -166,8 +169,8 @@ impl<'a> QueueReads<'a> {
             && limits.is_some_and(|limits| free(limits.slots, used.in_pool(&run.pool).used()))
             && free(pools.live_max, used.in_all.used())
         {
-            view.queue_place = None;
-            view.status = RunStatus::Starting.into();
+            view.in_queue.queue_place = None;
+            view.condition.status = RunStatus::Starting.into();
             return Ok(());
         }
         self.add_queue(pools, run, view)

@@ -22,27 +22,27 @@ pub(super) fn add_report(
 ) -> Result<(), StoreError> {
     let (report, evidence) = report_of(connection, run.id)?;
     let evidence = parse_evidence(evidence, run.id)?;
-    view.acceptance = evidence
+    view.results.acceptance = evidence
         .as_ref()
         .and_then(|evidence| evidence.acceptance.as_ref())
         .map(|seen| command_view(seen, accept));
-    view.changed_files = evidence
+    view.changes.changed_files = evidence
         .as_ref()
         .and_then(|evidence| evidence.changed.clone());
-    view.changed_files_more = evidence
+    view.changes.changed_files_more = evidence
         .as_ref()
         .is_some_and(|evidence| evidence.changed_cut);
-    view.changed_before_too = evidence
+    view.changes.changed_before_too = evidence
         .as_ref()
         .is_some_and(|evidence| evidence.changed.is_some() && !evidence.changed_since_start);
-    view.commits = evidence
+    view.changes.commits = evidence
         .as_ref()
         .map(|evidence| evidence.commits.clone())
         .unwrap_or_default();
-    view.report = report.map(|report| report_view(report, run, evidence.as_ref()));
+    view.results.report = report.map(|report| report_view(report, run, evidence.as_ref()));
     if run.state == RunState::Finished(Outcome::Succeeded) && !view.has_succeeded() {
         // The agent claims success, but the acceptance command failed.
-        view.status = NOT_ACCEPTED.into();
+        view.condition.status = NOT_ACCEPTED.into();
     }
     Ok(())
 }

@@ -4,8 +4,8 @@ use crate::clock::{self, rfc3339};
 use crate::config::Config;
 use crate::store::{Connection, Group, Request, StoreError, counts, run_by_id, tree_size};
 use crate::view::{
-    ChangesView, ClarificationView, DelegationView, EscalatedView, GroupView, OperationView,
-    RequestView, RoomView, Word,
+    ChangesView, ClarificationView, DelegatedView, DelegationView, EscalatedView, GroupView,
+    OperationView, RequestContentView, RequestTimesView, RequestView, RoomView, Word,
 };
 use adjutant_core::signal::{Clarification, Delegation};
 use adjutant_core::tree::TreeSize;
@@ -22,7 +22,7 @@ pub(in crate::ops) fn requests(all: &[Request]) -> Vec<RequestView> {
     let view = |one: &Request| {
         let mut view = request(one);
         let is_first = shown.insert(one.group.map_or(one.no, |group| group.first));
-        view.clarification = view.clarification.filter(|_| is_first);
+        view.content.clarification = view.content.clarification.filter(|_| is_first);
         view
     };
     all.iter().map(view).collect()
@@ -35,28 +35,38 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
         .map(|(id, name)| (id.to_string(), name))
         .unzip();
     let mut view = RequestView {
+        content: RequestContentView {
+            question: request.question.clone(),
+            question_id: request.own_id.clone(),
+            context: request.context.clone(),
+            clarification: request.clarification.as_ref().map(clarification),
+            options: request.options.clone(),
+            default: request.default.clone(),
+            content_hash: content_hash(request),
+            ..RequestContentView::default()
+        },
+        delegated: DelegatedView {
+            child,
+            child_name,
+            child_result: request.outcome.clone(),
+            held: request.held,
+            ..DelegatedView::default()
+        },
+        times: RequestTimesView {
+            patience_ms: u64::try_from(request.patience_ms).unwrap_or(0),
+            ..RequestTimesView::default()
+        },
         message_id: request.id.to_string(),
         number: request.no.to_string(),
         run_id: request.run.to_string(),
         run_name: request.run_name.clone(),
         kind: request.subject.kind().into(),
-        question: request.question.clone(),
-        question_id: request.own_id.clone(),
-        context: request.context.clone(),
-        clarification: request.clarification.as_ref().map(clarification),
-        options: request.options.clone(),
-        default: request.default.clone(),
         blocking: request.blocking,
         group: request.group.map(|Group { first, place, size }| GroupView {
             first: first.to_string(),
             place,
             size,
         }),
-        child,
-        child_name,
-        child_result: request.outcome.clone(),
-        held: request.held,
-        content_hash: content_hash(request),
         escalated: request
             .escalated
             .iter()
@@ -65,7 +75,6 @@ pub(in crate::ops) fn request(request: &Request) -> RequestView {
                 at: rfc3339(*at),
             })
             .collect(),
-        patience_ms: u64::try_from(request.patience_ms).unwrap_or(0),
         ..RequestView::default()
     };
     add_subject(&mut view, request);
@@ -83,16 +92,16 @@ fn add_subject(view: &mut RequestView, request: &Request) {
             risk,
             operation,
         } => {
-            view.preview = preview.clone();
-            view.risk = risk.clone();
-            view.operation = Some(OperationView::from((**operation).clone()));
+            view.content.preview = preview.clone();
+            view.content.risk = risk.clone();
+            view.content.operation = Some(OperationView::from((**operation).clone()));
         }
         Subject::Delegation(asked) => {
             let changes = match request.state.answer().map(|answer| &answer.decision) {
                 Some(Decision::Approved { changes, .. }) => changes.clone(),
                 _ => Changes::default(),
             };
-            view.delegation = Some(delegation(asked, &changes));
+            view.delegated.delegation = Some(delegation(asked, &changes));
         }
     }
 }
@@ -104,24 +113,24 @@ fn add_answer(view: &mut RequestView, request: &Request) {
     let Some(answer) = request.state.answer() else {
         return;
     };
-    view.decision = answer.decision.kind().map(Word::Known);
-    view.reason = match &answer.decision {
+    view.reply.decision = answer.decision.kind().map(Word::Known);
+    view.reply.reason = match &answer.decision {
         Decision::Text(_) => None,
         Decision::Approved { note, .. } => note.clone(),
         Decision::Denied { reason } => Some(reason.clone()),
     };
-    view.answer = Some(answer.decision.to_text());
-    view.answered_by = Some(answer.by.to_string());
-    view.answered_at = Some(rfc3339(answer.at));
+    view.reply.answer = Some(answer.decision.to_text());
+    view.reply.answered_by = Some(answer.by.to_string());
+    view.times.answered_at = Some(rfc3339(answer.at));
 }
 
 fn add_times(view: &mut RequestView, request: &Request) {
-    view.asked_at = rfc3339(request.asked_at);
-    view.expires_at = rfc3339(clock::expected_wall_time(request.expires_at));
+    view.times.asked_at = rfc3339(request.asked_at);
+    view.times.expires_at = rfc3339(clock::expected_wall_time(request.expires_at));
     match &request.state {
-        RequestState::Retrieved { at, .. } => view.retrieved_at = Some(rfc3339(*at)),
+        RequestState::Retrieved { at, .. } => view.times.retrieved_at = Some(rfc3339(*at)),
         RequestState::Expired { at } | RequestState::Withdrawn { at } => {
-            view.ended_at = Some(rfc3339(*at));
+            view.times.ended_at = Some(rfc3339(*at));
         }
         RequestState::Pending | RequestState::Answered(_) => {}
     }
@@ -267,10 +276,14 @@ pub(in crate::ops) fn add_room(
     let mut counted = None;
     for view in views
         .iter_mut()
-        .filter(|view| view.status == RequestStateKind::Pending && view.delegation.is_some())
+        .filter(|view| {
+            view.status == RequestStateKind::Pending && view.delegated.delegation.is_some()
+        })
         .take(WITH_ROOM_MAX)
     {
-        let (Some(delegation), Ok(run)) = (&mut view.delegation, RunId::parse(&view.run_id)) else {
+        let (Some(delegation), Ok(run)) =
+            (&mut view.delegated.delegation, RunId::parse(&view.run_id))
+        else {
             continue;
         };
         let Some(run) = run_by_id(connection, run)? else {

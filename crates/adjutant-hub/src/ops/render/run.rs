@@ -83,9 +83,11 @@ impl<'a> RunViews<'a> {
         if run.state == RunState::Queued {
             self.queue.add_place(run, &mut view)?;
         }
-        if !run.state.is_finished() && view.log_runner.is_none() {
-            (view.shares_directory_with, view.shares_directory_more) =
-                self.live_in_dir_of(run)?.others(run.id);
+        if !run.state.is_finished() && view.place.log_runner.is_none() {
+            (
+                view.place.shares_directory_with,
+                view.place.shares_directory_more,
+            ) = self.live_in_dir_of(run)?.others(run.id);
         }
         Ok(view)
     }
@@ -140,9 +142,9 @@ impl<'a> RunViews<'a> {
 /// Describes a run without its place in the queue and the other runs in its directory.
 fn of_one(connection: &Connection, home: &Home, run: &Run) -> Result<RunView, StoreError> {
     let mut view = brief(home, run);
-    let has_no_log = view.log_path.is_empty() || run.state == RunState::Starting;
+    let has_no_log = view.place.log_path.is_empty() || run.state == RunState::Starting;
     announce_run(connection, run.id);
-    if view.usage.is_some() {
+    if view.cost.usage.is_some() {
         connection.announce(|connection| is_usage_of_last_call(connection, run.id));
     }
     add_requests(connection, run, &mut view)?;
@@ -158,27 +160,27 @@ fn of_one(connection: &Connection, home: &Home, run: &Run) -> Result<RunView, St
         crate::ops::ledger::add_announced(connection, run, &mut view)?;
     }
     add_place(connection, home, run, &parts, &mut view)?;
-    if let Some(usage) = &mut view.usage {
+    if let Some(usage) = &mut view.cost.usage {
         usage.of_last_call = is_usage_of_last_call(connection, run.id)?;
     }
     add_relatives(connection, run, parts.has_children, &mut view)?;
     if has_no_log && let Some(host) = current_host(connection, run.id)? {
-        let expected = std::mem::take(&mut view.log_path);
-        view.log_paths.retain(|path| *path != expected);
-        view.log_runner = Some(runner_name(&host).to_owned());
+        let expected = std::mem::take(&mut view.place.log_path);
+        view.place.log_paths.retain(|path| *path != expected);
+        view.place.log_runner = Some(runner_name(&host).to_owned());
     }
     if parts.has_interrupted_undo {
-        view.undo_interrupted =
+        view.changes.undo_interrupted =
             interrupted_undo_of(connection, run.id)?.map(|undo| interrupted_undo(run, &undo));
     }
     if parts.are_there_budgets {
-        view.budgets = crate::ops::budgets::views(connection, run)?;
+        view.cost.budgets = crate::ops::budgets::views(connection, run)?;
     }
     if parts.starts_after_others {
-        view.after = super::queue::after(connection, run)?;
+        view.in_queue.after = super::queue::after(connection, run)?;
     }
-    if let (true, Some(attention)) = (run.is_held(), &mut view.attention) {
-        super::attention::name_causes(attention, run, &view.after);
+    if let (true, Some(attention)) = (run.is_held(), &mut view.condition.attention) {
+        super::attention::name_causes(attention, run, &view.in_queue.after);
     }
     Ok(view)
 }
@@ -190,8 +192,8 @@ fn add_requests(connection: &Connection, run: &Run, view: &mut RunView) -> Resul
     } else {
         Vec::new()
     };
-    view.pending = requests(&pending);
-    view.checkpoint = crate::ops::evidence::checkpoint(connection, run)?
+    view.requests.pending = requests(&pending);
+    view.activity.checkpoint = crate::ops::evidence::checkpoint(connection, run)?
         .as_ref()
         .map(checkpoint);
     Ok(())
@@ -199,15 +201,15 @@ fn add_requests(connection: &Connection, run: &Run, view: &mut RunView) -> Resul
 
 /// What it was started with.
 fn add_terms(view: &mut RunView, terms: RunTerms) {
-    view.criteria = terms.criteria;
+    view.terms.criteria = terms.criteria;
     AgentOverrides {
-        model: view.model,
-        args: view.args,
-        env: view.set_env,
+        model: view.terms.model,
+        args: view.terms.args,
+        env: view.terms.set_env,
     } = terms.overrides;
     if let Some((permissions, is_plain)) = terms.permissions {
-        view.permissions = Some(permissions.into());
-        view.permissions_not_enforced = is_plain && permissions != Permissions::Full;
+        view.terms.permissions = Some(permissions.into());
+        view.terms.permissions_not_enforced = is_plain && permissions != Permissions::Full;
     }
 }
 
@@ -220,12 +222,12 @@ fn add_place(
     view: &mut RunView,
 ) -> Result<(), StoreError> {
     if parts.has_workspace {
-        view.workspace = workspace_of(connection, run.id)?
+        view.place.workspace = workspace_of(connection, run.id)?
             .map(|found| workspace(home, found))
             .transpose()?;
     }
     if parts.has_ports && run.state.is_live() {
-        view.ports = ports_of(connection, run.id)?
+        view.place.ports = ports_of(connection, run.id)?
             .map(|PortRange { base, count }| PortsView { base, count });
     }
     Ok(())
@@ -239,14 +241,15 @@ fn add_relatives(
     view: &mut RunView,
 ) -> Result<(), StoreError> {
     if let Some(parent) = run.parent {
-        view.parent_name = run_by_id(connection, parent)?.map(|parent| parent.name);
+        view.identity.parent_name = run_by_id(connection, parent)?.map(|parent| parent.name);
     }
     if has_children {
         for child in children_of(connection, run.id)?
             .into_iter()
             .take(CHILDREN_SHOWN_MAX)
         {
-            view.children
+            view.identity
+                .children
                 .extend(run_by_id(connection, child)?.map(|child| child.name));
         }
     }

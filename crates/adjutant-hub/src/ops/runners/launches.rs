@@ -156,7 +156,7 @@ impl Ops {
 
     /// Adds to why a queued run has not started what the hub does about its missing runner.
     pub(in crate::ops) fn add_launch(&self, config: &Config, view: &mut RunView) {
-        let Some(queue) = view.queue.as_mut().filter(|queue| {
+        let Some(queue) = view.in_queue.queue.as_mut().filter(|queue| {
             matches!(
                 queue.waiting_for,
                 Word::Known(QueueReason::NoRunner | QueueReason::Turn)
@@ -164,7 +164,7 @@ impl Ops {
         }) else {
             return;
         };
-        if let Some(launch) = self.launch_view(config, &view.pool) {
+        if let Some(launch) = self.launch_view(config, &view.terms.pool) {
             queue.why = format!("{}; {}", queue.why, launch.text());
             queue.next_step = None;
         }

@@ -289,13 +289,14 @@ impl Ops {
     /// Adds to why a queued run has not started which runners cannot write to their homes.
     pub(in crate::ops) fn add_unwritable(&self, view: &mut RunView) {
         let Some(queue) = view
+            .in_queue
             .queue
             .as_mut()
             .filter(|queue| queue.waiting_for == Word::Known(QueueReason::RunnerStorage))
         else {
             return;
         };
-        let unwritable = self.runners.unwritable(&view.pool);
+        let unwritable = self.runners.unwritable(&view.terms.pool);
         for (host, why) in unwritable.iter().take(UNWRITABLE_SHOWN_MAX) {
             queue
                 .why

@@ -43,7 +43,7 @@ impl Ops {
         dispatched: Result<RunView, OpError>,
     ) -> Result<RunView, OpError> {
         let view = dispatched?;
-        if let Some(planned) = planned.filter(|_| view.run_id == id.to_string()) {
+        if let Some(planned) = planned.filter(|_| view.identity.run_id == id.to_string()) {
             self.pin_base(id, &planned).await;
         }
         Ok(view)

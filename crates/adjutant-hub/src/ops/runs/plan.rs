@@ -268,7 +268,12 @@ impl DispatchPlan {
         let mut view = views.run(&run)?;
         views.starts_at_once(&pools, &run, &mut view)?;
         for (kind, why) in &new.unmetered {
-            if let Some(shown) = view.budgets.iter_mut().find(|shown| shown.kind == *kind) {
+            if let Some(shown) = view
+                .cost
+                .budgets
+                .iter_mut()
+                .find(|shown| shown.kind == *kind)
+            {
                 shown.unknown = Some((*why).to_owned());
             }
         }

@@ -87,50 +87,53 @@ impl Ops {
             let mut views = render::RunViews::new(connection, &self.home);
             let mut view = views.run(&run)?;
             if view
+                .changes
                 .changed_files
                 .as_ref()
                 .is_some_and(|files| !files.is_empty())
             {
-                view.changed_beside = beside(connection, &run)?;
+                view.changes.changed_beside = beside(connection, &run)?;
             }
             views.add_queue(&settings.in_effect(connection)?, &run, &mut view)?;
             self.add_launch(&config, &mut view);
             self.add_unwritable(&mut view);
-            view.tree = tree_stats(connection, &run)?;
-            view.policies_not_in_effect = not_in_effect(connection, run.id)?;
+            view.cost.tree = tree_stats(connection, &run)?;
+            view.terms.policies_not_in_effect = not_in_effect(connection, run.id)?;
             let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
             let left_out = settled.len().saturating_sub(SETTLED_SHOWN_MAX as usize);
             render::add_room(
                 connection,
                 &config,
                 self.store.queued_runs(),
-                &mut view.pending,
+                &mut view.requests.pending,
             )?;
-            view.signals = signals_of(connection, run.id, SIGNALS_SHOWN_MAX)?
+            view.activity.signals = signals_of(connection, run.id, SIGNALS_SHOWN_MAX)?
                 .iter()
                 .map(render::event)
                 .collect();
-            view.settled_more = left_out > 0;
-            view.settled = render::requests(&settled[left_out..]);
+            view.requests.settled_more = left_out > 0;
+            view.requests.settled = render::requests(&settled[left_out..]);
             if *who == Principal::Run(run.id) && run.unread > 0 {
-                view.pending.extend(render::requests(&unread_of(
+                view.requests.pending.extend(render::requests(&unread_of(
                     connection,
                     run.id,
                     UNREAD_SHOWN_MAX,
                 )?));
-                view.pending.sort_by_key(|request| request.asked_at.clone());
+                view.requests
+                    .pending
+                    .sort_by_key(|request| request.times.asked_at.clone());
             }
             Ok((run, view))
         })?;
         if call.snapshots {
-            (view.snapshots, view.gone) = self.snapshots_of(&run).await;
-            if let Some(workspace) = &mut view.workspace {
+            (view.changes.snapshots, view.changes.gone) = self.snapshots_of(&run).await;
+            if let Some(workspace) = &mut view.place.workspace {
                 workspace.behind = self.behind_of(run.id).await;
             }
-            view.committed_copies = self.committed_copies(&run).await;
+            view.changes.committed_copies = self.committed_copies(&run).await;
         }
         if *who == Principal::Run(run.id) {
-            view.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
+            view.requests.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
         }
         Ok(view)
     }

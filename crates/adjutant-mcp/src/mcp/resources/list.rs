@@ -81,7 +81,7 @@ pub(crate) async fn complete(
         "run" => runs(session)
             .await?
             .into_iter()
-            .map(|run| run.name)
+            .map(|run| run.identity.name)
             .filter(|name| name.starts_with(value))
             .collect(),
         "chat" => {
@@ -127,7 +127,7 @@ async fn chats(session: &McpSession) -> Result<Vec<ChatView>, ErrorData> {
 }
 
 fn of_run(run: &RunView) -> [Resource; 2] {
-    let name = line(&run.name, TITLE_CHARS_MAX);
+    let name = line(&run.identity.name, TITLE_CHARS_MAX);
     let resource = |scheme: &str, about: String| {
         Resource::new(format!("{scheme}://{name}"), format!("{scheme} {name}"))
             .with_description(about)

@@ -35,7 +35,7 @@ async fn text_of(session: &McpSession, target: Target) -> Result<String, ErrorVi
                     ..GetRun::default()
                 })
                 .await?;
-            let next = format!("log://{}", line(&run.name, 60));
+            let next = format!("log://{}", line(&run.identity.name, 60));
             parent::run_shown(&run).next(next)
         }
         Target::Log { run, after } => {

@@ -32,7 +32,7 @@ impl Watch {
                     .await?;
                 client
                     .call(&Wait {
-                        runs: vec![run.run_id],
+                        runs: vec![run.identity.run_id],
                         ..Wait::default()
                     })
                     .await?

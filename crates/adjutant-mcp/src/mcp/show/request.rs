@@ -15,17 +15,22 @@ use std::collections::BTreeMap;
 pub(crate) fn request_line(request: &RequestView) -> String {
     let number = line(&request.number, 24);
     let mut out = asked_line(request, &number);
-    for part in request.clarification.iter().flat_map(clarification_parts) {
+    for part in request
+        .content
+        .clarification
+        .iter()
+        .flat_map(clarification_parts)
+    {
         push_quoted(&mut out, part.name, part.text, QUESTION_CHARS);
     }
     push_operation(&mut out, request, &number);
-    if let Some(risk) = &request.risk {
+    if let Some(risk) = &request.content.risk {
         push_quoted(&mut out, "risk", risk, 600);
     }
-    if let Some(preview) = &request.preview {
+    if let Some(preview) = &request.content.preview {
         push_quoted(&mut out, "preview", preview, QUESTION_CHARS);
     }
-    if let Some(delegation) = &request.delegation {
+    if let Some(delegation) = &request.delegated.delegation {
         push_delegation(&mut out, delegation);
     }
     push_answers(&mut out, request);
@@ -39,6 +44,7 @@ fn asked_line(request: &RequestView, number: &str) -> String {
         kind => kind.asks(),
     };
     let own = request
+        .content
         .question_id
         .as_ref()
         .map_or_else(String::new, |id| format!(" (its {})", line(id, 60)));
@@ -53,7 +59,7 @@ fn asked_line(request: &RequestView, number: &str) -> String {
             group.place, group.size
         ));
     }
-    if let Some(context) = &request.context {
+    if let Some(context) = &request.content.context {
         push_quoted(&mut out, "context", context, QUESTION_CHARS);
     }
     out
@@ -95,17 +101,18 @@ fn push_delegation(out: &mut String, delegation: &DelegationView) {
 
 /// Adds the possible answers, and what happens without one.
 fn push_answers(out: &mut String, request: &RequestView) {
-    if !request.options.is_empty() {
+    if !request.content.options.is_empty() {
         let options: Vec<String> = request
+            .content
             .options
             .iter()
             .map(|option| quoted(option, 200))
             .collect();
         out.push_str(&format!(" options {}", options.join(" | ")));
     }
-    if let Some(default) = &request.default {
+    if let Some(default) = &request.content.default {
         push_quoted(out, "default", default, 200);
-        out.push_str(&format!(" at {}", line(&request.expires_at, 40)));
+        out.push_str(&format!(" at {}", line(&request.times.expires_at, 40)));
     }
     if !request.blocking {
         out.push_str(" (it continues meanwhile)");
@@ -136,7 +143,7 @@ pub(crate) fn request_brief(request: &RequestView) -> Value {
         ("status", given(!is_open, &request.status)),
         (
             "expires_at",
-            given(request.default.is_some(), &request.expires_at),
+            given(request.content.default.is_some(), &request.times.expires_at),
         ),
     ];
     filled(brief.into_iter().chain(details(request)))
@@ -155,8 +162,8 @@ pub(crate) fn request_full(request: &RequestView) -> Value {
             "question",
             text(Some(asked_for(request).text), QUESTION_CHARS),
         ),
-        ("timestamp", json!(request.asked_at)),
-        ("expires_at", json!(request.expires_at)),
+        ("timestamp", json!(request.times.asked_at)),
+        ("expires_at", json!(request.times.expires_at)),
         ("blocking", json!(request.blocking)),
         ("status", json!(request.status)),
     ];
@@ -203,32 +210,32 @@ pub(crate) fn operation(
 fn details(request: &RequestView) -> [(&'static str, Value); 15] {
     let question = |of: &Option<String>| text(of.as_deref(), QUESTION_CHARS);
     let operation = operation(request, QUESTION_CHARS, PARTS_MAX);
-    let clarification = request.clarification.as_ref().map(|clarification| {
+    let clarification = request.content.clarification.as_ref().map(|clarification| {
         let parts = clarification_parts(clarification);
         parts
             .map(|part| (part.name.to_owned(), text(Some(part.text), QUESTION_CHARS)))
             .collect::<Value>()
     });
-    let options = request.options.iter();
+    let options = request.content.options.iter();
     let options: Value = options
         .map(|option| shorten::counted(option, 200))
         .collect();
     [
-        ("context", question(&request.context)),
-        ("question_id", json!(request.question_id)),
+        ("context", question(&request.content.context)),
+        ("question_id", json!(request.content.question_id)),
         ("clarification", json!(clarification)),
-        ("risk", question(&request.risk)),
-        ("preview", question(&request.preview)),
+        ("risk", question(&request.content.risk)),
+        ("preview", question(&request.content.preview)),
         ("operation", given(!operation.is_empty(), &operation)),
-        ("delegation", json!(request.delegation)),
-        ("child", question(&request.child)),
-        ("child_name", question(&request.child_name)),
-        ("child_result", question(&request.child_result)),
+        ("delegation", json!(request.delegated.delegation)),
+        ("child", question(&request.delegated.child)),
+        ("child_name", question(&request.delegated.child_name)),
+        ("child_result", question(&request.delegated.child_result)),
         ("group", json!(request.group)),
-        ("decision", json!(request.decision)),
-        ("reason", json!(request.reason)),
+        ("decision", json!(request.reply.decision)),
+        ("reason", json!(request.reply.reason)),
         ("options", options),
-        ("default", text(request.default.as_deref(), 200)),
+        ("default", text(request.content.default.as_deref(), 200)),
     ]
 }
 
@@ -236,7 +243,7 @@ fn details(request: &RequestView) -> [(&'static str, Value); 15] {
 #[must_use]
 pub(crate) fn recorded_line(request: &RequestView) -> String {
     let answer = quoted(
-        request.answer.as_deref().unwrap_or_default(),
+        request.reply.answer.as_deref().unwrap_or_default(),
         RESULT_CHARS_LISTED,
     );
     let option = request

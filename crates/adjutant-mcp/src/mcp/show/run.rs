@@ -54,7 +54,7 @@ struct Model;
 
 impl Reader for Model {
     fn log_command(&self, run: &RunView) -> String {
-        format!("get_subagent_logs run_id={}", run.name)
+        format!("get_subagent_logs run_id={}", run.identity.name)
     }
 }
 
@@ -75,11 +75,11 @@ fn values(facts: &[Fact<'_>], of: Limits) -> String {
 pub(crate) fn run_line(run: &RunView) -> String {
     let mut out = format!(
         "{} ({}) {}",
-        line(&run.name, 60),
-        line(&run.agent, 60),
-        line(run.status.as_str(), 40)
+        line(&run.identity.name, 60),
+        line(&run.identity.agent, 60),
+        line(run.condition.status.as_str(), 40)
     );
-    if let Some(reported) = &run.reported {
+    if let Some(reported) = &run.condition.reported {
         out.push_str(&format!(", {} (not ended yet)", line(&reported.line(), 60)));
     }
     if run.working_subagents() > 0 {
@@ -102,13 +102,18 @@ pub(crate) fn run_line(run: &RunView) -> String {
             (Rank::Heading | Rank::Detail | Rank::Internal, _) => {}
         }
     }
-    match run.acceptance.as_ref().map(|acceptance| acceptance.passed) {
+    match run
+        .results
+        .acceptance
+        .as_ref()
+        .map(|acceptance| acceptance.passed)
+    {
         Some(Some(false)) => out.push_str(", NOT ACCEPTED: its acceptance command failed"),
         Some(None) => out.push_str(", NOT CHECKED: its acceptance command could not be run"),
         Some(Some(true)) => out.push_str(", accepted"),
         None => {}
     }
-    if let Some(reason) = &run.reason {
+    if let Some(reason) = &run.condition.reason {
         out.push_str(&format!(": {}", line(reason, 300)));
     }
     out
@@ -128,11 +133,11 @@ pub(crate) fn attention_line(run: &RunView) -> Option<String> {
         details,
         needs,
         is_new: _,
-    } = run.attention.as_ref()?;
+    } = run.condition.attention.as_ref()?;
     let mut out = format!(
         "{} ({}) {}, {}: {}",
-        line(&run.name, 60),
-        line(&run.agent, 60),
+        line(&run.identity.name, 60),
+        line(&run.identity.agent, 60),
         line(kind.as_str(), 20),
         line(why.as_str(), 40),
         quoted(details, 600)
@@ -140,7 +145,7 @@ pub(crate) fn attention_line(run: &RunView) -> Option<String> {
     if let Some(needs) = needs {
         out.push_str(&format!(", needs {}", quoted(needs, 600)));
     }
-    if !run.choices.is_empty() {
+    if !run.condition.choices.is_empty() {
         out.push_str(&format!(", choices {}", choice_words(run)));
     }
     Some(out)
@@ -149,7 +154,7 @@ pub(crate) fn attention_line(run: &RunView) -> Option<String> {
 /// Formats a run's result as part of a line.
 #[must_use]
 pub(crate) fn outcome_of(run: &RunView, chars_max: usize) -> String {
-    match (&run.summary, &run.result) {
+    match (&run.results.summary, &run.results.result) {
         (Some(summary), _) => format!(
             "{}, summary {}",
             format_report(run),
@@ -159,7 +164,7 @@ pub(crate) fn outcome_of(run: &RunView, chars_max: usize) -> String {
             let rest = if is_longer(run, chars_max) {
                 format!(
                     ", all of it: get_subagent_logs run_id={}",
-                    line(&run.name, 60)
+                    line(&run.identity.name, 60)
                 )
             } else {
                 String::new()
@@ -176,15 +181,16 @@ pub(crate) fn outcome_of(run: &RunView, chars_max: usize) -> String {
 
 /// Returns whether a run's result is longer than the shown part.
 fn is_longer(run: &RunView, chars_max: usize) -> bool {
-    run.result_bytes.is_some()
+    run.results.result_bytes.is_some()
         || run
+            .results
             .result
             .as_ref()
             .is_some_and(|result| result.chars().nth(chars_max).is_some())
 }
 
 fn result_label(run: &RunView) -> &'static str {
-    if run.reconstructed {
+    if run.results.reconstructed {
         "reconstructed result"
     } else {
         "result"
@@ -193,7 +199,8 @@ fn result_label(run: &RunView) -> &'static str {
 
 /// Formats a report's status and verdict as part of a line.
 fn format_report(run: &RunView) -> String {
-    run.report
+    run.results
+        .report
         .as_ref()
         .map(|report| {
             format!(
@@ -210,20 +217,23 @@ fn format_report(run: &RunView) -> String {
 #[must_use]
 pub(crate) fn run_brief(run: &RunView, result_chars: usize) -> Value {
     let brief = [
-        ("run_id", json!(run.run_id)),
-        ("name", json!(run.name)),
-        ("agent", json!(run.agent)),
-        ("status", json!(run.status)),
+        ("run_id", json!(run.identity.run_id)),
+        ("name", json!(run.identity.name)),
+        ("agent", json!(run.identity.agent)),
+        ("status", json!(run.condition.status)),
         (
             "workspace",
-            json!(run.workspace.as_ref().map(|of| &of.path)),
+            json!(run.place.workspace.as_ref().map(|of| &of.path)),
         ),
-        ("open_questions", above_zero(run.pending_total)),
-        ("reason", brief_text(run.reason.as_deref(), 300)),
-        ("note", brief_text(run.note.as_deref(), NOTE_CHARS)),
+        ("open_questions", above_zero(run.requests.pending_total)),
+        ("reason", brief_text(run.condition.reason.as_deref(), 300)),
+        (
+            "note",
+            brief_text(run.condition.note.as_deref(), NOTE_CHARS),
+        ),
         (
             "attention",
-            json!(run.attention.as_ref().map(attention_brief)),
+            json!(run.condition.attention.as_ref().map(attention_brief)),
         ),
     ];
     filled(
@@ -248,14 +258,24 @@ fn above_zero(number: u64) -> Value {
 fn outcome_fields(run: &RunView, result_chars: usize) -> [(&'static str, Value); 3] {
     // The result is shown only if there is neither a summary nor a stop, which explain the run
     // better.
-    let is_stop = run.attention.as_ref().is_some_and(AttentionView::is_stop);
-    let result = match run.summary.is_some() || is_stop {
+    let is_stop = run
+        .condition
+        .attention
+        .as_ref()
+        .is_some_and(AttentionView::is_stop);
+    let result = match run.results.summary.is_some() || is_stop {
         true => Value::Null,
-        false => brief_text(run.result.as_deref(), result_chars),
+        false => brief_text(run.results.result.as_deref(), result_chars),
     };
     [
-        ("exit_code", json!(run.exit_code.filter(|code| *code != 0))),
-        ("summary", brief_text(run.summary.as_deref(), result_chars)),
+        (
+            "exit_code",
+            json!(run.condition.exit_code.filter(|code| *code != 0)),
+        ),
+        (
+            "summary",
+            brief_text(run.results.summary.as_deref(), result_chars),
+        ),
         ("result", result),
     ]
 }
@@ -263,34 +283,42 @@ fn outcome_fields(run: &RunView, result_chars: usize) -> [(&'static str, Value);
 /// Returns what a run has announced and changed, and how that collides with others.
 fn change_fields(run: &RunView) -> [(&'static str, Value); 5] {
     [
-        ("announced", json!(run.announced)),
+        ("announced", json!(run.changes.announced)),
         (
             "overlaps",
-            json!(run.overlaps[..run.overlaps.len().min(CONFLICTS_MAX)]),
+            json!(run.changes.overlaps[..run.changes.overlaps.len().min(CONFLICTS_MAX)]),
         ),
-        ("unannounced_files", json!(run.unannounced_files)),
+        ("unannounced_files", json!(run.changes.unannounced_files)),
         (
             "conflicts",
-            json!(run.conflicts[..run.conflicts.len().min(CONFLICTS_MAX)]),
+            json!(run.changes.conflicts[..run.changes.conflicts.len().min(CONFLICTS_MAX)]),
         ),
-        ("merge_order", json!(run.merge_order)),
+        ("merge_order", json!(run.changes.merge_order)),
     ]
 }
 
 /// Returns how a run has ended or stopped, and how it can resume.
 fn end_fields(run: &RunView) -> [(&'static str, Value); 6] {
-    let report = run.report.as_ref();
+    let report = run.results.report.as_ref();
     let report = report.map(|of| json!({"status": of.status, "verdict": of.verdict}));
-    let is_stopped = run.state == RunStateKind::Stopped;
-    let left = run.checkpoint.as_ref().filter(|_| is_stopped);
-    let choices: Vec<&str> = run.choices.iter().map(|of| of.choice.as_str()).collect();
+    let is_stopped = run.condition.state == RunStateKind::Stopped;
+    let left = run.activity.checkpoint.as_ref().filter(|_| is_stopped);
+    let choices: Vec<&str> = run
+        .condition
+        .choices
+        .iter()
+        .map(|of| of.choice.as_str())
+        .collect();
     [
-        ("reconstructed", json!(run.reconstructed.then_some(true))),
-        ("end_reason", json!(run.end_reason)),
+        (
+            "reconstructed",
+            json!(run.results.reconstructed.then_some(true)),
+        ),
+        ("end_reason", json!(run.condition.end_reason)),
         ("report", json!(report)),
         (
             "acceptance",
-            json!(run.acceptance.as_ref().map(acceptance_brief)),
+            json!(run.results.acceptance.as_ref().map(acceptance_brief)),
         ),
         (
             "checkpoint",
@@ -302,25 +330,31 @@ fn end_fields(run: &RunView) -> [(&'static str, Value); 6] {
 
 /// Returns how far a run has come, and what it waits for.
 fn progress_fields(run: &RunView) -> [(&'static str, Value); 9] {
-    let live = |value: Value| match run.outcome {
+    let live = |value: Value| match run.condition.outcome {
         None => value,
         Some(_) => Value::Null,
     };
-    let budgets = run.budgets.iter().map(ToString::to_string);
+    let budgets = run.cost.budgets.iter().map(ToString::to_string);
     let budgets: Vec<_> = budgets
         .map(|of| shorten::counted(&of, 200).into_owned())
         .collect();
     [
-        ("eta", live(brief_text(run.eta.as_deref(), 60))),
-        ("overdue_since", json!(run.overdue_since)),
+        ("eta", live(brief_text(run.activity.eta.as_deref(), 60))),
+        ("overdue_since", json!(run.condition.overdue_since)),
         ("budgets", json!(budgets)),
-        ("percent", live(json!(run.percent))),
-        ("progress", live(brief_text(run.progress.as_deref(), 120))),
-        ("queue_place", json!(run.queue_place)),
-        ("queue_ahead_min", json!(run.queue_ahead_min)),
+        ("percent", live(json!(run.activity.percent))),
+        (
+            "progress",
+            live(brief_text(run.activity.progress.as_deref(), 120)),
+        ),
+        ("queue_place", json!(run.in_queue.queue_place)),
+        ("queue_ahead_min", json!(run.in_queue.queue_ahead_min)),
         (
             "waits_for",
-            brief_text(run.queue.as_ref().map(|queue| queue.why.as_str()), 200),
+            brief_text(
+                run.in_queue.queue.as_ref().map(|queue| queue.why.as_str()),
+                200,
+            ),
         ),
         ("subagents_at_work", above_zero(run.working_subagents())),
     ]
@@ -364,23 +398,24 @@ fn attention_brief(attention: &AttentionView) -> Value {
 #[must_use]
 pub(crate) fn run_full(run: &RunView) -> Value {
     let mut data = json!(run);
-    if let Some(attention) = &run.attention {
+    if let Some(attention) = &run.condition.attention {
         data["attention"] = attention_brief(attention);
     }
     data["pending"] = run
+        .requests
         .pending
         .iter()
         .take(QUESTIONS_MAX)
         .map(request_full)
         .collect();
-    if let Some(checkpoint) = &run.checkpoint {
+    if let Some(checkpoint) = &run.activity.checkpoint {
         data["checkpoint"] = checkpoint_brief(checkpoint, RESULT_CHARS);
         data["checkpoint"]["changed_files"] = json!(first(&checkpoint.changed_files));
     }
-    if let Some(files) = &run.changed_files {
+    if let Some(files) = &run.changes.changed_files {
         data["changed_files"] = json!(first(files));
     }
-    if let (Some(report), Some(data)) = (&run.report, data.get_mut("report")) {
+    if let (Some(report), Some(data)) = (&run.results.report, data.get_mut("report")) {
         for part in report_claims(report) {
             data[part.name] = json!(shorten::counted(part.text, RESULT_CHARS));
         }
@@ -391,7 +426,7 @@ pub(crate) fn run_full(run: &RunView) -> Value {
             .map(|text| shorten::counted(text, 200))
             .collect();
     }
-    if let Some(acceptance) = &run.acceptance {
+    if let Some(acceptance) = &run.results.acceptance {
         data["acceptance"]["output"] = json!(shorten::tail_chars(&acceptance.output, RESULT_CHARS));
     }
     // Shown separately, and only to the run.
@@ -402,14 +437,14 @@ pub(crate) fn run_full(run: &RunView) -> Value {
         data.remove("settled_more");
         data.remove("signals");
     }
-    if let Some(result) = &run.result {
+    if let Some(result) = &run.results.result {
         data["result"] = json!(shorten::counted(result, RESULT_CHARS_ALONE));
     }
-    if let Some(message) = &run.last_message {
+    if let Some(message) = &run.results.last_message {
         data["last_message"] = json!(shorten::counted(message, RESULT_CHARS));
     }
-    if !run.commits.is_empty() {
-        data["commits"] = json!(first(&run.commits));
+    if !run.changes.commits.is_empty() {
+        data["commits"] = json!(first(&run.changes.commits));
     }
     data
 }
@@ -417,12 +452,12 @@ pub(crate) fn run_full(run: &RunView) -> Value {
 /// Formats everything about a run as lines, except its questions.
 #[must_use]
 pub(crate) fn run_lines(run: &RunView) -> Vec<String> {
-    let outcome = run.outcome.as_ref();
+    let outcome = run.condition.outcome.as_ref();
     let outcome = outcome.map(|outcome| format!(", outcome {}", line(outcome.as_str(), 40)));
     let mut lines = vec![format!(
         "{}; attempt {}{}",
         run_line(run),
-        run.attempt,
+        run.identity.attempt,
         outcome.unwrap_or_default()
     )];
     for section in &run_facts(run, &Model) {
@@ -442,7 +477,12 @@ pub(crate) fn run_lines(run: &RunView) -> Vec<String> {
         }
     }
     lines.extend(attention_line(run));
-    if let Some(result) = run.result.as_ref().filter(|result| !result.is_empty()) {
+    if let Some(result) = run
+        .results
+        .result
+        .as_ref()
+        .filter(|result| !result.is_empty())
+    {
         lines.push(format!(
             "{} {}",
             result_label(run),
@@ -451,13 +491,13 @@ pub(crate) fn run_lines(run: &RunView) -> Vec<String> {
         if is_longer(run, RESULT_CHARS_ALONE) {
             lines.push(format!(
                 "the whole result is in the log: get_subagent_logs run_id={}",
-                line(&run.name, 60)
+                line(&run.identity.name, 60)
             ));
         }
     }
-    lines.extend(run.report.iter().flat_map(report_lines));
-    lines.extend(run.acceptance.as_ref().map(acceptance_line));
-    if let Some(checkpoint) = &run.checkpoint {
+    lines.extend(run.results.report.iter().flat_map(report_lines));
+    lines.extend(run.results.acceptance.as_ref().map(acceptance_line));
+    if let Some(checkpoint) = &run.activity.checkpoint {
         let parts = checkpoint_parts(checkpoint)
             .into_iter()
             .map(|part| format!("{} {}", part.name, quoted(part.text, RESULT_CHARS)));
@@ -466,8 +506,8 @@ pub(crate) fn run_lines(run: &RunView) -> Vec<String> {
             parts.collect::<Vec<_>>().join(", ")
         ));
     }
-    if !run.choices.is_empty() {
-        lines.push(choices_line(&run.choices));
+    if !run.condition.choices.is_empty() {
+        lines.push(choices_line(&run.condition.choices));
     }
     lines
 }
@@ -492,13 +532,14 @@ pub(crate) fn choices_line(choices: &[ChoiceView]) -> String {
 #[must_use]
 pub(crate) fn request_lines(run: &RunView) -> Vec<String> {
     let mut lines: Vec<String> = run
+        .requests
         .pending
         .iter()
         .filter(|request| request.status == RequestStateKind::Pending)
         .take(QUESTIONS_MAX)
         .map(request_line)
         .collect();
-    let more = usize::try_from(run.pending_total)
+    let more = usize::try_from(run.requests.pending_total)
         .unwrap_or(usize::MAX)
         .saturating_sub(lines.len());
     if more > 0 {

@@ -94,6 +94,7 @@ impl DemoChat {
                     ..GetRun::default()
                 })
                 .await?
+                .identity
                 .agent
                 == ANSWERS
         {

@@ -147,16 +147,20 @@ async fn clean_up(home: &Home) -> Result<(), Failure> {
         for run in &left.runs {
             if let Err(error) = hub
                 .call(&Cancel {
-                    run: run.run_id.clone(),
+                    run: run.identity.run_id.clone(),
                     reason: Some("the demo is over".to_owned()),
                 })
                 .await
             {
-                tracing::debug!(%error, run = run.name, "not cancelled");
+                tracing::debug!(%error, run = run.identity.name, "not cancelled");
             }
         }
         if !left.runs.is_empty() {
-            let runs = left.runs.iter().map(|run| run.run_id.clone()).collect();
+            let runs = left
+                .runs
+                .iter()
+                .map(|run| run.identity.run_id.clone())
+                .collect();
             hub.call(&Wait {
                 runs,
                 until: WaitUntil::All,

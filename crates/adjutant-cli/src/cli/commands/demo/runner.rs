@@ -236,6 +236,7 @@ impl Demo<'_> {
             return Ok(());
         };
         let options: Vec<String> = request
+            .content
             .options
             .iter()
             .enumerate()
@@ -519,20 +520,23 @@ fn wrong_outcomes(runs: &[RunView]) -> Vec<String> {
         .collect();
     let mut wrong = Vec::new();
     for run in runs {
-        let is_extra = run.retry_of.is_some() || run.agent == chat::ANSWERS;
+        let is_extra = run.identity.retry_of.is_some() || run.identity.agent == chat::ANSWERS;
         let wanted = if is_extra {
             tasks::EXTRA_OUTCOME
         } else {
-            expected.remove(run.name.as_str()).unwrap_or("nothing")
+            expected
+                .remove(run.identity.name.as_str())
+                .unwrap_or("nothing")
         };
-        if run.outcome.as_ref().map(Word::as_str) != Some(wanted) {
+        if run.condition.outcome.as_ref().map(Word::as_str) != Some(wanted) {
             wrong.push(format!(
                 "{} ended as {}, not {wanted}",
-                text::line(&run.name),
+                text::line(&run.identity.name),
                 text::line(
-                    run.outcome
+                    run.condition
+                        .outcome
                         .as_ref()
-                        .map_or(run.state.as_str(), Word::as_str)
+                        .map_or(run.condition.state.as_str(), Word::as_str)
                 )
             ));
         }

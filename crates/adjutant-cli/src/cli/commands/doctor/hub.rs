@@ -264,7 +264,7 @@ async fn clock(cx: &Context, set_lately: Option<&str>) -> Check {
         Ok(list) => list
             .runs
             .into_iter()
-            .max_by(|a, b| a.created_at.cmp(&b.created_at)),
+            .max_by(|a, b| a.times.created_at.cmp(&b.times.created_at)),
         Err(error) => {
             return broken(
                 "clock",
@@ -274,7 +274,7 @@ async fn clock(cx: &Context, set_lately: Option<&str>) -> Check {
         }
     };
     let ahead = newest
-        .and_then(|run| age::seconds_since(&run.created_at, now()))
+        .and_then(|run| age::seconds_since(&run.times.created_at, now()))
         .map_or(0, |age| -age);
     if ahead > CLOCK_AHEAD_S_MAX {
         return broken(

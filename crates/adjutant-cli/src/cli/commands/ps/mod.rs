@@ -63,25 +63,29 @@ async fn read<'a>(args: &'a PsArgs, cx: &Context) -> Result<Listing<'a>, Failure
     let now = now();
     let attention = cx.hub.call(&ListAttention::default()).await?;
     // A run that needs the person is listed in any state.
-    let listed: HashSet<&str> = list.runs.iter().map(|run| run.run_id.as_str()).collect();
+    let listed: HashSet<&str> = list
+        .runs
+        .iter()
+        .map(|run| run.identity.run_id.as_str())
+        .collect();
     let others: Vec<RunView> = attention
         .runs
         .iter()
-        .filter(|run| !listed.contains(run.run_id.as_str()))
+        .filter(|run| !listed.contains(run.identity.run_id.as_str()))
         .cloned()
         .collect();
     list.more = list.more.saturating_sub(
         others
             .iter()
-            .filter(|run| args.all || run.outcome.is_none())
+            .filter(|run| args.all || run.condition.outcome.is_none())
             .count() as u64,
     );
     list.runs.extend(others);
     list.runs.sort_by_cached_key(|run| {
         (
             run_state::label(run, now).place,
-            run.queue_ahead_min,
-            run.queue_place,
+            run.in_queue.queue_ahead_min,
+            run.in_queue.queue_place,
         )
     });
     Ok(Listing {
@@ -111,7 +115,7 @@ impl Listing<'_> {
         let runs = &self.list.runs;
         if self.args.quiet {
             return runs.iter().fold(String::new(), |names, run| {
-                names + &text::line(&run.name) + "\n"
+                names + &text::line(&run.identity.name) + "\n"
             });
         }
         if runs.is_empty() {
@@ -219,21 +223,29 @@ impl Listing<'_> {
 
 /// Says why a run needs attention.
 fn attention_line(run: &RunView) -> Option<String> {
-    let why = run_state::attention_text(run.attention.as_ref()?);
-    Some(text::line(&format!("! {}: {why}", run.name)))
+    let why = run_state::attention_text(run.condition.attention.as_ref()?);
+    Some(text::line(&format!("! {}: {why}", run.identity.name)))
 }
 
 /// Says what the fence of a live run has denied.
 fn denied_line(run: &RunView) -> Option<String> {
-    let fence = run.fence.as_ref().filter(|_| run.outcome.is_none())?;
+    let fence = run
+        .processes
+        .fence
+        .as_ref()
+        .filter(|_| run.condition.outcome.is_none())?;
     let line = FenceView::denied_line(fence)?;
-    Some(text::line(&format!("! {}: {line}", run.name)))
+    Some(text::line(&format!("! {}: {line}", run.identity.name)))
 }
 
 /// Says that an undo was interrupted.
 fn undo_line(run: &RunView) -> Option<String> {
-    let undo = run.undo_interrupted.as_ref()?;
-    Some(text::line(&format!("! {}: undo {}", run.name, undo.line())))
+    let undo = run.changes.undo_interrupted.as_ref()?;
+    Some(text::line(&format!(
+        "! {}: undo {}",
+        run.identity.name,
+        undo.line()
+    )))
 }
 
 /// Describes the conflicts and overlaps between the listed runs, each pair once, and the proposed
@@ -243,37 +255,39 @@ fn conflict_lines(runs: &[RunView]) -> Vec<String> {
     let listed: HashMap<&str, usize> = runs
         .iter()
         .enumerate()
-        .map(|(at, run)| (run.run_id.as_str(), at))
+        .map(|(at, run)| (run.identity.run_id.as_str(), at))
         .collect();
     let is_listed = |id: &str| listed.get(id).copied();
     for (at, run) in runs.iter().enumerate() {
         let new = run
+            .changes
             .conflicts
             .iter()
             .filter(|conflict| is_listed(&conflict.run_id).is_none_or(|other| other > at));
         lines.extend(new.map(|conflict| {
             text::line(&format!(
                 "! conflict: {} {}",
-                run.name,
+                run.identity.name,
                 conflict_line(conflict)
             ))
         }));
         let new = run
+            .changes
             .overlaps
             .iter()
             .filter(|overlap| is_listed(&overlap.run_id).is_none_or(|other| other > at));
         lines.extend(new.map(|overlap| {
             text::line(&format!(
                 "! announced the same: {} {}",
-                run.name,
+                run.identity.name,
                 overlap_line(overlap)
             ))
         }));
     }
     let orders: std::collections::BTreeSet<String> = runs
         .iter()
-        .filter(|run| !run.merge_order.is_empty())
-        .map(|run| text::line(&run.merge_order.join(", ")))
+        .filter(|run| !run.changes.merge_order.is_empty())
+        .map(|run| text::line(&run.changes.merge_order.join(", ")))
         .collect();
     lines.extend(
         orders
@@ -293,14 +307,22 @@ fn tree(runs: &[RunView]) -> Vec<(usize, &RunView)> {
         out: &mut Vec<(usize, &'a RunView)>,
     ) {
         out.push((depth, run));
-        for child in children.get(run.run_id.as_str()).into_iter().flatten() {
+        for child in children
+            .get(run.identity.run_id.as_str())
+            .into_iter()
+            .flatten()
+        {
             add(children, child, depth + 1, out);
         }
     }
-    let listed: HashSet<&str> = runs.iter().map(|run| run.run_id.as_str()).collect();
+    let listed: HashSet<&str> = runs
+        .iter()
+        .map(|run| run.identity.run_id.as_str())
+        .collect();
     let (mut children, mut roots) = (Children::new(), Vec::new());
     for run in runs {
         match run
+            .identity
             .parent
             .as_deref()
             .filter(|parent| listed.contains(parent))
@@ -354,15 +376,15 @@ fn cell(column: PsColumn, run: &RunView, depth: usize, out: &Out) -> Cell {
     match column {
         PsColumn::Name => painted(
             &if depth == 0 {
-                run.name.clone()
+                run.identity.name.clone()
             } else {
-                format!("{}└ {}", "  ".repeat(depth - 1), run.name)
+                format!("{}└ {}", "  ".repeat(depth - 1), run.identity.name)
             },
             Style::Strong,
         ),
-        PsColumn::Id => plain(&run.run_id),
-        PsColumn::Agent => plain(&run.agent),
-        PsColumn::Model => or_none(run.model.clone()),
+        PsColumn::Id => plain(&run.identity.run_id),
+        PsColumn::Agent => plain(&run.identity.agent),
+        PsColumn::Model => or_none(run.terms.model.clone()),
         PsColumn::State => {
             let label = run_state::label(run, now());
             painted(
@@ -371,36 +393,38 @@ fn cell(column: PsColumn, run: &RunView, depth: usize, out: &Out) -> Cell {
             )
         }
         PsColumn::Progress => plain(&progress_cell(
-            run.percent.filter(|_| !run.is_over()),
+            run.activity.percent.filter(|_| !run.is_over()),
             out.terminal,
         )),
         PsColumn::Cost => or_none(cost(run)),
         PsColumn::Tokens => or_none(
-            run.usage
+            run.cost
+                .usage
                 .as_ref()
                 .map(|usage| (usage.input_tokens + usage.output_tokens).to_string()),
         ),
         PsColumn::Time => plain(&duration::age(
-            i64::try_from(run.active_ms / 1000).unwrap_or(i64::MAX),
+            i64::try_from(run.times.active_ms / 1000).unwrap_or(i64::MAX),
         )),
         PsColumn::Age => plain(&age::shown(
-            run.ended_at
+            run.times
+                .ended_at
                 .as_deref()
                 .filter(|_| out.terminal)
-                .unwrap_or(&run.created_at),
+                .unwrap_or(&run.times.created_at),
             now(),
             out.terminal,
         )),
-        PsColumn::Attempt => plain(&run.attempt.to_string()),
-        PsColumn::Pool => plain(&run.pool),
-        PsColumn::Directory => plain(&run.cwd),
-        PsColumn::Task => plain(&run.task),
+        PsColumn::Attempt => plain(&run.identity.attempt.to_string()),
+        PsColumn::Pool => plain(&run.terms.pool),
+        PsColumn::Directory => plain(&run.place.cwd),
+        PsColumn::Task => plain(&run.identity.task),
     }
 }
 
 /// Returns what a run has cost, if that is known.
 fn cost(run: &RunView) -> Option<String> {
-    run.usage.as_ref()?.cost_usd.map(money::of)
+    run.cost.usage.as_ref()?.cost_usd.map(money::of)
 }
 
 fn progress_cell(percent: Option<u8>, bar: bool) -> String {

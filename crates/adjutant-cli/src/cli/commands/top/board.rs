@@ -53,7 +53,7 @@ impl Board {
         self.runs = list
             .runs
             .into_iter()
-            .map(|run| (run.run_id.clone(), run))
+            .map(|run| (run.identity.run_id.clone(), run))
             .collect();
         self.set_attention(attention);
         self.arrange();
@@ -64,8 +64,10 @@ impl Board {
         for run in gone {
             self.runs.remove(run);
         }
-        self.runs
-            .extend(runs.into_iter().map(|run| (run.run_id.clone(), run)));
+        self.runs.extend(
+            runs.into_iter()
+                .map(|run| (run.identity.run_id.clone(), run)),
+        );
         self.set_attention(attention);
         self.arrange();
     }
@@ -76,7 +78,7 @@ impl Board {
             attention
                 .runs
                 .iter()
-                .map(|run| (run.run_id.clone(), run.clone())),
+                .map(|run| (run.identity.run_id.clone(), run.clone())),
         );
         self.attention = attention;
     }
@@ -96,7 +98,7 @@ impl Board {
             .attention
             .runs
             .iter()
-            .map(|run| run.run_id.as_str())
+            .map(|run| run.identity.run_id.as_str())
             .collect();
         // Runs that cannot continue without the person are not listed twice.
         let asking: HashSet<&str> = self
@@ -115,21 +117,26 @@ impl Board {
             found
                 .iter()
                 .copied()
-                .filter(|run| !needy.contains(run.run_id.as_str()))
+                .filter(|run| !needy.contains(run.identity.run_id.as_str()))
         };
         let mut working: Vec<&RunView> = others()
-            .filter(|run| !is_done(run) && !asking.contains(run.run_id.as_str()))
+            .filter(|run| !is_done(run) && !asking.contains(run.identity.run_id.as_str()))
             .collect();
         let mut done: Vec<&RunView> = others().filter(|run| is_done(run)).collect();
-        working.sort_by(|a, b| (&b.created_at, &b.run_id).cmp(&(&a.created_at, &a.run_id)));
-        done.sort_by(|a, b| (ended_at(b), &b.run_id).cmp(&(ended_at(a), &a.run_id)));
+        working.sort_by(|a, b| {
+            (&b.times.created_at, &b.identity.run_id)
+                .cmp(&(&a.times.created_at, &a.identity.run_id))
+        });
+        done.sort_by(|a, b| {
+            (ended_at(b), &b.identity.run_id).cmp(&(ended_at(a), &a.identity.run_id))
+        });
         let needed = self
             .needs()
             .filter(|item| matches(&words, *item))
             .map(|item| (Section::Needs, item.id()));
         let run_ids = |section, runs: Vec<&RunView>| {
             runs.into_iter()
-                .map(|run| (section, ItemId::Run(run.run_id.clone())))
+                .map(|run| (section, ItemId::Run(run.identity.run_id.clone())))
                 .collect::<Vec<_>>()
         };
         let items = needed
@@ -138,7 +145,7 @@ impl Board {
             .collect();
         let cost_usd = found
             .iter()
-            .filter_map(|run| run.usage.as_ref()?.cost_usd)
+            .filter_map(|run| run.cost.usage.as_ref()?.cost_usd)
             .sum();
         (self.items, self.cost_usd) = (items, cost_usd);
     }
@@ -209,7 +216,7 @@ impl Item<'_> {
     pub(super) fn id(&self) -> ItemId {
         match self {
             Self::Request(request) => ItemId::Request(request.message_id.clone()),
-            Self::Run(run) => ItemId::Run(run.run_id.clone()),
+            Self::Run(run) => ItemId::Run(run.identity.run_id.clone()),
             Self::Mention(mention) => ItemId::Mention(mention.chat_id),
         }
     }
@@ -218,7 +225,7 @@ impl Item<'_> {
     pub(super) fn run_id(&self) -> Option<&str> {
         match self {
             Self::Request(request) => Some(&request.run_id),
-            Self::Run(run) => Some(&run.run_id),
+            Self::Run(run) => Some(&run.identity.run_id),
             Self::Mention(_) => None,
         }
     }
@@ -227,18 +234,21 @@ impl Item<'_> {
     pub(super) fn title(&self) -> String {
         text::line(&match self {
             Self::Request(request) => format!("{} of {}", request.number, request.run_name),
-            Self::Run(run) => run.name.clone(),
+            Self::Run(run) => run.identity.name.clone(),
             Self::Mention(mention) => mention.title.clone(),
         })
     }
 }
 
 fn is_done(run: &RunView) -> bool {
-    run.state == RunStateKind::Finished
+    run.condition.state == RunStateKind::Finished
 }
 
 fn ended_at(run: &RunView) -> &str {
-    run.ended_at.as_deref().unwrap_or(&run.updated_at)
+    run.times
+        .ended_at
+        .as_deref()
+        .unwrap_or(&run.times.updated_at)
 }
 
 /// Returns whether an item has all words of the filter.
@@ -255,17 +265,18 @@ fn matches(words: &[&str], item: Item<'_>) -> bool {
         ),
         Item::Run(run) => {
             let outcome = run
+                .condition
                 .outcome
                 .as_ref()
                 .map(|outcome| outcome.as_str())
                 .unwrap_or_default();
             format!(
                 "{} {} {} {} {outcome} {}",
-                run.name,
-                run.agent,
-                run.task,
-                run.state.as_str(),
-                run.pool
+                run.identity.name,
+                run.identity.agent,
+                run.identity.task,
+                run.condition.state.as_str(),
+                run.terms.pool
             )
         }
         Item::Mention(mention) => format!(

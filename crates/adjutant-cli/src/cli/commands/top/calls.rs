@@ -231,7 +231,7 @@ async fn act(hub: Client, action: Action, run: String, name: String) -> Result<S
                 env: dispatch_env(),
             };
             let new = hub.call(&call).await?;
-            return Ok(format!("{done}: {}", new.name));
+            return Ok(format!("{done}: {}", new.identity.name));
         }
         Action::Cancel => hub.call(&Cancel { run, reason: None }).await?,
         Action::Discard => {

@@ -113,7 +113,7 @@ impl ChangeForm {
 /// Returns the fields of a delegation, as they were asked for.
 fn asked_fields(request: &RequestView) -> [String; FIELDS.len()] {
     let of = |field: Option<&String>| field.cloned().unwrap_or_default();
-    let (agent, cwd, priority) = match &request.delegation {
+    let (agent, cwd, priority) = match &request.delegated.delegation {
         Some(delegation) => (
             of(delegation.agent.as_ref()),
             of(delegation.cwd.as_ref()),

@@ -188,7 +188,7 @@ impl Top {
 pub(super) fn answer_to(request: &RequestView) -> AnswerOne {
     AnswerOne {
         message_id: Some(request.message_id.clone()),
-        content_hash: Some(request.content_hash.clone()),
+        content_hash: Some(request.content.content_hash.clone()),
         ..AnswerOne::default()
     }
 }

@@ -342,7 +342,7 @@ fn item_keys(top: &Top) -> Vec<&'static str> {
     match top.selected() {
         None => vec![". next", "/ filter"],
         Some((_, Item::Request(request)))
-            if request.kind == RequestKind::Question && request.options.is_empty() =>
+            if request.kind == RequestKind::Question && request.content.options.is_empty() =>
         {
             vec![
                 "r reply",
@@ -366,7 +366,7 @@ fn item_keys(top: &Top) -> Vec<&'static str> {
                 "/ filter",
             ]
         }
-        Some((_, Item::Request(request))) if request.delegation.is_some() => {
+        Some((_, Item::Request(request))) if request.delegated.delegation.is_some() => {
             vec![
                 "a approve",
                 "d deny",
@@ -378,7 +378,7 @@ fn item_keys(top: &Top) -> Vec<&'static str> {
                 "/ filter",
             ]
         }
-        Some((_, Item::Request(request))) if !request.options.is_empty() => {
+        Some((_, Item::Request(request))) if !request.content.options.is_empty() => {
             vec![
                 "a approve",
                 "1-9 choose",
@@ -399,10 +399,12 @@ fn item_keys(top: &Top) -> Vec<&'static str> {
             "/ filter",
         ],
         Some((_, Item::Mention(_))) => vec!["r reply", "Enter open", ". next", "/ filter"],
-        Some((_, Item::Run(run))) if run.ended_at.is_some() && run.workspace.is_some() => {
+        Some((_, Item::Run(run)))
+            if run.times.ended_at.is_some() && run.place.workspace.is_some() =>
+        {
             vec!["l log", "m merge", "Enter open", ". next", "/ filter"]
         }
-        Some((_, Item::Run(run))) if run.ended_at.is_some() => {
+        Some((_, Item::Run(run))) if run.times.ended_at.is_some() => {
             vec!["l log", "Enter open", ". next", "/ filter"]
         }
         Some((_, Item::Run(_))) => vec![

@@ -44,8 +44,8 @@ pub(super) fn item_lines(item: Item<'_>, look: Look, columns: u16) -> Vec<Line> 
 fn run_text(run: &RunView, look: Look, output: &Out) -> String {
     let mut out = text::line(&format!(
         "{} ({}): {}",
-        run.name,
-        run.agent,
+        run.identity.name,
+        run.identity.agent,
         run_state::label(run, look.now).text
     )) + "\n";
     let mut part = |label: &str, text: Option<String>| {
@@ -53,32 +53,48 @@ fn run_text(run: &RunView, look: Look, output: &Out) -> String {
             out.push_str(&output.indent(details::INDENT, &format!("{label}{text}")));
         }
     };
-    if let Some(attention) = &run.attention {
+    if let Some(attention) = &run.condition.attention {
         part("", Some(attention.details.clone()));
         part("needs: ", attention.needs.clone());
     }
-    let undo = run.undo_interrupted.as_ref();
+    let undo = run.changes.undo_interrupted.as_ref();
     part("undo: ", undo.map(InterruptedUndoView::line));
-    part("files: ", run.snapshot_problem.as_deref().map(not_kept));
-    part("task: ", Some(run.task.clone()));
-    let percent = run.percent.map(|percent| format!("{percent} %"));
-    let progress = percent.into_iter().chain(run.progress.clone());
+    part(
+        "files: ",
+        run.changes.snapshot_problem.as_deref().map(not_kept),
+    );
+    part("task: ", Some(run.identity.task.clone()));
+    let percent = run.activity.percent.map(|percent| format!("{percent} %"));
+    let progress = percent.into_iter().chain(run.activity.progress.clone());
     let progress = progress.collect::<Vec<_>>().join(" ");
     part("progress: ", Some(progress).filter(|_| !run.is_over()));
-    part("queue: ", run.queue.as_ref().map(|queue| queue.why.clone()));
-    let reason = run.reason.clone();
-    part("reason: ", reason.filter(|_| run.attention.is_none()));
+    part(
+        "queue: ",
+        run.in_queue.queue.as_ref().map(|queue| queue.why.clone()),
+    );
+    let reason = run.condition.reason.clone();
+    part(
+        "reason: ",
+        reason.filter(|_| run.condition.attention.is_none()),
+    );
     part(
         "result: ",
-        run.summary.clone().or_else(|| run.result.clone()),
+        run.results
+            .summary
+            .clone()
+            .or_else(|| run.results.result.clone()),
     );
-    part("directory: ", Some(run.cwd.clone()));
-    let changed = run.changed_files.as_ref().map(|files| files.len() as u64);
+    part("directory: ", Some(run.place.cwd.clone()));
+    let changed = run
+        .changes
+        .changed_files
+        .as_ref()
+        .map(|files| files.len() as u64);
     part(
         "changed: ",
         changed.map(|files| text::count(files, "file", "files")),
     );
-    let cost = run.usage.as_ref().and_then(|usage| usage.cost_usd);
+    let cost = run.cost.usage.as_ref().and_then(|usage| usage.cost_usd);
     part("cost: ", cost.map(money::of));
     out
 }

@@ -207,7 +207,7 @@ fn request_cells(request: &RequestView, top: &Top, look: Look) -> Cells {
         agent: top
             .board
             .run(&request.run_id)
-            .map(|run| text::line(&run.agent))
+            .map(|run| text::line(&run.identity.agent))
             .unwrap_or_default(),
         state: if is_busy {
             "… sending".to_owned()
@@ -215,7 +215,7 @@ fn request_cells(request: &RequestView, top: &Top, look: Look) -> Cells {
             format!("? {wants} {}", text::line(&request.number))
         },
         role: if is_busy { Role::Dim } else { Role::Attention },
-        age: look.age(&request.asked_at),
+        age: look.age(&request.times.asked_at),
         text: text::line(&asked_for(request).line()),
     }
 }
@@ -223,30 +223,33 @@ fn request_cells(request: &RequestView, top: &Top, look: Look) -> Cells {
 fn run_cells(run: &RunView, top: &Top, look: Look) -> Cells {
     let label = run_state::label(run, look.now);
     let percent = run
+        .activity
         .percent
         .filter(|_| !run.is_over())
         .map(|percent| format!("{percent}% "))
         .unwrap_or_default();
     // The details of the run below the list say why it needs the person.
     let what = run
+        .activity
         .progress
         .as_deref()
         .filter(|_| !run.is_over())
-        .unwrap_or(&run.task);
+        .unwrap_or(&run.identity.task);
     Cells {
-        name: text::line(&run.name),
-        agent: text::line(&run.agent),
-        state: if top.is_busy(&run.run_id) {
+        name: text::line(&run.identity.name),
+        agent: text::line(&run.identity.agent),
+        state: if top.is_busy(&run.identity.run_id) {
             "… sending".to_owned()
         } else {
             text::line(&label.text)
         },
         role: label.style,
         age: look.age(
-            run.ended_at
+            run.times
+                .ended_at
                 .as_deref()
-                .or(run.started_at.as_deref())
-                .unwrap_or(&run.created_at),
+                .or(run.times.started_at.as_deref())
+                .unwrap_or(&run.times.created_at),
         ),
         text: text::line(&format!("{percent}{what}")),
     }

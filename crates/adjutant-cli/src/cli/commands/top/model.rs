@@ -175,7 +175,7 @@ impl Top {
         match new.as_slice() {
             [] => None,
             [Item::Request(request)] => Some(alert::asked(request)),
-            [Item::Run(run)] => Some(format!("{} needs you", run.name)),
+            [Item::Run(run)] => Some(format!("{} needs you", run.identity.name)),
             [Item::Mention(mention)] => Some(format!("{} asks for you", mention.title)),
             several => Some(format!("{} new items need you", several.len())),
         }

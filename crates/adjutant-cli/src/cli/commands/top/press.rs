@@ -166,7 +166,7 @@ impl Top {
     fn refuse_while_busy(&mut self, key: char, title: &str) -> bool {
         let is_busy = match self.selected() {
             Some((_, Item::Request(request))) => self.is_busy(&request.message_id),
-            Some((_, Item::Run(run))) => self.is_busy(&run.run_id),
+            Some((_, Item::Run(run))) => self.is_busy(&run.identity.run_id),
             Some((_, Item::Mention(_))) | None => false,
         };
         if !is_busy || key == 'l' {
@@ -190,7 +190,7 @@ impl Top {
         let run_id = item.run_id()?.to_owned();
         let name = match item {
             Item::Request(request) => &request.run_name,
-            Item::Run(run) => &run.name,
+            Item::Run(run) => &run.identity.name,
             Item::Mention(_) => return None,
         };
         self.page = Page::Log(LogPane::new(&run_id, name));
@@ -204,13 +204,13 @@ impl Top {
         if let Some(action) = action_of(key, run) {
             return Some(Command::Act {
                 action,
-                run_id: run.run_id.clone(),
-                name: run.name.clone(),
+                run_id: run.identity.run_id.clone(),
+                name: run.identity.name.clone(),
             });
         }
         // Without times.
         let state = state_label(run, &|_| None).words;
-        let notice = format!("{} is {state}", run.name);
+        let notice = format!("{} is {state}", run.identity.name);
         self.notify(Tone::Plain, &notice);
         None
     }
@@ -223,8 +223,8 @@ impl Top {
         else {
             return;
         };
-        let name = run.name.clone();
-        let open = run.workspace.as_ref().filter(|workspace| {
+        let name = run.identity.name.clone();
+        let open = run.place.workspace.as_ref().filter(|workspace| {
             workspace.state != WorkspaceState::Merged
                 && workspace.state != WorkspaceState::Discarded
         });
@@ -232,7 +232,7 @@ impl Top {
             Some(workspace) => {
                 self.dialog = Some(Dialog::Merge {
                     into: workspace.repository.clone(),
-                    run_id: run.run_id.clone(),
+                    run_id: run.identity.run_id.clone(),
                     name,
                 });
                 self.guard.question_opened(now);
@@ -246,8 +246,8 @@ impl Top {
         let (_, item) = self.selected()?;
         match (key, item) {
             ('y', Item::Run(run)) if is_new_failure(run) => Some(Command::Seen {
-                run_id: run.run_id.clone(),
-                name: run.name.clone(),
+                run_id: run.identity.run_id.clone(),
+                name: run.identity.name.clone(),
                 cursor: run.cursor,
             }),
             ('r', Item::Mention(mention)) => {
@@ -262,8 +262,8 @@ impl Top {
                 let request = Box::new(request.clone());
                 self.answer_with(key, request)
             }
-            ('r' | 'a' | 'A' | 'd' | 'e', Item::Run(run)) if !run.pending.is_empty() => {
-                let request = Box::new(run.pending[0].clone());
+            ('r' | 'a' | 'A' | 'd' | 'e', Item::Run(run)) if !run.requests.pending.is_empty() => {
+                let request = Box::new(run.requests.pending[0].clone());
                 self.answer_with(key, request)
             }
             (key, item) => {
@@ -301,7 +301,7 @@ impl Top {
         let is_question = request.kind == RequestKind::Question;
         let number = text::line(&request.number);
         let is_high =
-            request.kind == RequestKind::Approval && is_high_risk(request.risk.as_deref());
+            request.kind == RequestKind::Approval && is_high_risk(request.content.risk.as_deref());
         let mut refuse = |why: String| {
             self.notify(Tone::Plain, &why);
             None
@@ -326,7 +326,9 @@ impl Top {
                     about: request,
                 });
             }
-            'e' if request.delegation.is_none() => refuse(format!("{number} is not a delegation")),
+            'e' if request.delegated.delegation.is_none() => {
+                refuse(format!("{number} is not a delegation"))
+            }
             'e' => Some(Dialog::Change(ChangeForm::new(request))),
             'd' => Some(Dialog::Field {
                 what: Field::Deny(request),
@@ -338,7 +340,12 @@ impl Top {
             }),
             digit => match digit
                 .to_digit(10)
-                .and_then(|digit| request.options.get((digit as usize).checked_sub(1)?))
+                .and_then(|digit| {
+                    request
+                        .content
+                        .options
+                        .get((digit as usize).checked_sub(1)?)
+                })
                 .cloned()
             {
                 Some(typed) => {
@@ -363,18 +370,21 @@ fn item_is(selected: Option<&ItemId>, about: &str) -> bool {
 
 /// Returns whether the person has not seen the end of a failed run.
 fn is_new_failure(run: &RunView) -> bool {
-    run.attention
+    run.condition
+        .attention
         .as_ref()
         .is_some_and(|attention| attention.is_new && !attention.is_stop())
 }
 
 /// Returns what `x` and `p` do to a run in its state.
 fn action_of(key: char, run: &RunView) -> Option<Action> {
-    let is_finished = run.state == RunStateKind::Finished;
+    let is_finished = run.condition.state == RunStateKind::Finished;
     match key {
         'x' if !is_finished => Some(Action::Cancel),
         'p' if is_finished && !run.has_outcome(OutcomeKind::Succeeded) => Some(Action::Retry),
-        'p' if run.state == RunStateKind::Stopped || run.is_held() => Some(Action::Resume),
+        'p' if run.condition.state == RunStateKind::Stopped || run.is_held() => {
+            Some(Action::Resume)
+        }
         'p' if !is_finished => Some(Action::Pause),
         _ => None,
     }
@@ -384,7 +394,7 @@ fn action_of(key: char, run: &RunView) -> Option<Action> {
 fn command_elsewhere(key: char, item: Item<'_>) -> Option<String> {
     let name = match item {
         Item::Request(request) => text::line(&request.run_name),
-        Item::Run(run) => text::line(&run.name),
+        Item::Run(run) => text::line(&run.identity.name),
         Item::Mention(mention) => {
             return Some(format!("adj chat show {}", mention.chat_id)).filter(|_| key == 'v');
         }
@@ -413,12 +423,16 @@ fn scroll_by(scroll: &mut usize, code: KeyCode) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::RunConditionView;
 
     #[test]
     fn keys_act_on_runs_by_their_state() {
         let run = |state: RunStateKind, outcome: Option<OutcomeKind>| RunView {
-            state: state.into(),
-            outcome: outcome.map(Into::into),
+            condition: RunConditionView {
+                state: state.into(),
+                outcome: outcome.map(Into::into),
+                ..RunConditionView::default()
+            },
             ..RunView::default()
         };
         let actions = |run: &RunView| ['x', 'p'].map(|key| action_of(key, run));

@@ -10,7 +10,9 @@ use super::model::{HubState, Page, Tone, Top};
 use crate::cli::exit::Exit;
 use crate::view::{
     AnswerOne, AttentionKind, AttentionList, AttentionView, ChangesView, DecisionWord,
-    DelegationView, LogPage, RequestView, RunList, RunView, WorkspaceView,
+    DelegatedView, DelegationView, LogPage, RequestContentView, RequestTimesView, RequestView,
+    RunActivityView, RunChangesView, RunConditionView, RunIdentityView, RunList, RunPlaceView,
+    RunTimesView, RunView, WorkspaceView,
 };
 use adjutant_core::signal::Priority;
 use adjutant_core::{OutcomeKind, RequestKind, RunStateKind, WorkspaceState};
@@ -25,34 +27,49 @@ use tokio::time::Instant;
 fn run(name: &str, state: RunStateKind) -> RunView {
     let outcome = (state == RunStateKind::Finished).then(|| OutcomeKind::Succeeded.into());
     RunView {
-        run_id: format!("id-{name}"),
-        name: name.to_owned(),
-        agent: "echo".to_owned(),
-        state: state.into(),
-        outcome,
-        task: format!("task of {name}"),
-        created_at: "2026-01-02T09:50:00Z".to_owned(),
-        updated_at: "2026-01-02T09:55:00Z".to_owned(),
+        identity: RunIdentityView {
+            run_id: format!("id-{name}"),
+            name: name.to_owned(),
+            agent: "echo".to_owned(),
+            task: format!("task of {name}"),
+            ..RunIdentityView::default()
+        },
+        condition: RunConditionView {
+            state: state.into(),
+            outcome,
+            ..RunConditionView::default()
+        },
+        times: RunTimesView {
+            created_at: "2026-01-02T09:50:00Z".to_owned(),
+            updated_at: "2026-01-02T09:55:00Z".to_owned(),
+            ..RunTimesView::default()
+        },
         ..RunView::default()
     }
 }
 
 fn request(number: &str, of: &str, kind: RequestKind) -> RequestView {
     RequestView {
+        content: RequestContentView {
+            question: format!("what about {of}?"),
+            options: if kind == RequestKind::Question {
+                vec!["red".to_owned(), "green".to_owned()]
+            } else {
+                Vec::new()
+            },
+            content_hash: format!("hash-{number}"),
+            ..RequestContentView::default()
+        },
+        times: RequestTimesView {
+            asked_at: "2026-01-02T09:57:00Z".to_owned(),
+            ..RequestTimesView::default()
+        },
         message_id: format!("m-{number}"),
         number: number.to_owned(),
         run_id: format!("id-{of}"),
         run_name: of.to_owned(),
         kind: kind.into(),
-        question: format!("what about {of}?"),
-        options: if kind == RequestKind::Question {
-            vec!["red".to_owned(), "green".to_owned()]
-        } else {
-            Vec::new()
-        },
         blocking: true,
-        content_hash: format!("hash-{number}"),
-        asked_at: "2026-01-02T09:57:00Z".to_owned(),
         ..RequestView::default()
     }
 }
@@ -68,13 +85,16 @@ fn look(has_color: bool) -> Look {
 fn sample() -> Top {
     let mut top = Top::default();
     let failed = RunView {
-        outcome: Some(OutcomeKind::Failed.into()),
-        attention: Some(AttentionView {
-            kind: AttentionKind::Ended.into(),
-            details: "exit code 3".to_owned(),
-            is_new: true,
-            ..AttentionView::default()
-        }),
+        condition: RunConditionView {
+            outcome: Some(OutcomeKind::Failed.into()),
+            attention: Some(AttentionView {
+                kind: AttentionKind::Ended.into(),
+                details: "exit code 3".to_owned(),
+                is_new: true,
+                ..AttentionView::default()
+            }),
+            ..run("fox", RunStateKind::Finished).condition
+        },
         ..run("fox", RunStateKind::Finished)
     };
     let runs = vec![
@@ -223,7 +243,10 @@ fn approval_is_one_key_and_a_denial_needs_a_reason() {
 fn approval_with_options_is_chosen_by_number() {
     let mut top = Top::default();
     let asks = RequestView {
-        options: vec!["once".to_owned(), "always".to_owned()],
+        content: RequestContentView {
+            options: vec!["once".to_owned(), "always".to_owned()],
+            ..request("Q1", "ann", RequestKind::Approval).content
+        },
         ..request("Q1", "ann", RequestKind::Approval)
     };
     top.board.update(
@@ -290,7 +313,10 @@ fn changing() -> Top {
         ..DelegationView::default()
     };
     let asks = RequestView {
-        delegation: Some(delegation),
+        delegated: DelegatedView {
+            delegation: Some(delegation),
+            ..request("Q1", "ann", RequestKind::Delegation).delegated
+        },
         ..request("Q1", "ann", RequestKind::Delegation)
     };
     top.board.update(
@@ -516,7 +542,10 @@ fn answer_that_was_refused_keeps_its_text() {
 fn run_whose_files_are_not_kept_says_so() {
     let mut top = Top::default();
     let run = RunView {
-        snapshot_problem: Some("git took too long".to_owned()),
+        changes: RunChangesView {
+            snapshot_problem: Some("git took too long".to_owned()),
+            ..run("ann", RunStateKind::Running).changes
+        },
         ..run("ann", RunStateKind::Running)
     };
     top.board.replace(
@@ -620,7 +649,10 @@ fn mergeable() -> Top {
         ..WorkspaceView::default()
     };
     let ended = RunView {
-        workspace: Some(workspace),
+        place: RunPlaceView {
+            workspace: Some(workspace),
+            ..run("ann", RunStateKind::Finished).place
+        },
         ..run("ann", RunStateKind::Finished)
     };
     top.board.replace(
@@ -645,8 +677,11 @@ fn high_risk_is_approved_with_shift() {
     ] {
         let mut top = Top::default();
         let asks = RequestView {
-            risk: risk.map(str::to_owned),
-            options: vec!["once".to_owned()],
+            content: RequestContentView {
+                risk: risk.map(str::to_owned),
+                options: vec!["once".to_owned()],
+                ..request("Q1", "ann", RequestKind::Approval).content
+            },
             ..request("Q1", "ann", RequestKind::Approval)
         };
         top.board.update(
@@ -813,16 +848,25 @@ fn text_of_agents_stays_in_its_place() {
         "\u{1b}]0;owned\u{7}\u{1b}[2J\u{1b}[31mred\r\nNEEDS YOU 9\n▸ forged\u{202e}\u{200b}";
     let mut top = Top::default();
     let named = RunView {
-        run_id: "id-evil".to_owned(),
-        task: hostile.to_owned(),
-        progress: Some(hostile.to_owned()),
+        identity: RunIdentityView {
+            run_id: "id-evil".to_owned(),
+            task: hostile.to_owned(),
+            ..run(hostile, RunStateKind::Running).identity
+        },
+        activity: RunActivityView {
+            progress: Some(hostile.to_owned()),
+            ..run(hostile, RunStateKind::Running).activity
+        },
         ..run(hostile, RunStateKind::Running)
     };
     let asks = RequestView {
-        question: hostile.to_owned(),
-        context: Some(hostile.to_owned()),
-        preview: Some(hostile.to_owned()),
-        options: vec![hostile.to_owned()],
+        content: RequestContentView {
+            question: hostile.to_owned(),
+            context: Some(hostile.to_owned()),
+            preview: Some(hostile.to_owned()),
+            options: vec![hostile.to_owned()],
+            ..request("Q1", "evil", RequestKind::Approval).content
+        },
         ..request("Q1", "evil", RequestKind::Approval)
     };
     top.board.replace(

@@ -204,9 +204,9 @@ fn add_conflicts(shown: Shown, merged: &MergeView, name: &str, into: &str) -> Sh
         .quotation(hunks(merged));
     match &merged.resolving {
         Some(run) => {
-            let resolver = line(&run.name, 60);
+            let resolver = line(&run.identity.name, 60);
             shown
-                .with("resolving", json!(run.name))
+                .with("resolving", json!(run.identity.name))
                 .line(format!("started to resolve them: {}", show::run_line(run)))
                 .next(format!(
                     "when {resolver} has ended: merge_changes run_id={resolver} action=merge"

@@ -8,7 +8,7 @@ use adjutant_core::RequestKind;
 pub(in crate::mcp) const WAIT_AGAIN: &str = "wait_for_subagents";
 
 pub(in crate::mcp) fn resume_hint(run: &RunView) -> String {
-    let name = line(&run.name, 60);
+    let name = line(&run.identity.name, 60);
     match resume_step(run) {
         ResumeStep::Retry(failed) => format!(
             "retry {} (steer_subagent action=retry), or steer_subagent action=resume|cancel run_id={name}",

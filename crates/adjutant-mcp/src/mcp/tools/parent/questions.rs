@@ -133,7 +133,10 @@ fn next_step(list: &AttentionList) -> String {
         (false, ..) => reply_hint(requests),
         (true, Some(run), ..) => resume_hint(run),
         (true, None, Some(run), _) => {
-            format!("check_subagent_status run_id={}", line(&run.name, 60))
+            format!(
+                "check_subagent_status run_id={}",
+                line(&run.identity.name, 60)
+            )
         }
         (true, None, None, Some(mention)) => format!("show_chat chat_id={}", mention.chat_id),
         (true, None, None, None) => WAIT_AGAIN.to_owned(),
@@ -155,25 +158,26 @@ async fn one_question(session: &McpSession, message_id: String) -> ToolResult {
     if !operation.is_empty() {
         data["operation"] = json!(operation);
     }
-    if let Some(context) = &request.context {
+    if let Some(context) = &request.content.context {
         data["context"] = json!(context);
     }
-    if let Some(clarification) = &request.clarification {
+    if let Some(clarification) = &request.content.clarification {
         data["clarification"] = json!(clarification);
     }
-    if let Some(preview) = &request.preview {
+    if let Some(preview) = &request.content.preview {
         data["preview"] = json!(preview);
     }
     let (id, asked, expires) = (
         line(&request.message_id, 60),
-        line(&request.asked_at, 40),
-        line(&request.expires_at, 40),
+        line(&request.times.asked_at, 40),
+        line(&request.times.expires_at, 40),
     );
     let mut shown = Shown::new(json!({"questions": [data]})).line(show::request_line(&request));
     shown = shown.line(format!(
         "message_id {id}, asked at {asked}, expires at {expires}"
     ));
     let clarified = request
+        .content
         .clarification
         .iter()
         .flat_map(clarification_parts)
@@ -195,8 +199,8 @@ async fn one_question(session: &McpSession, message_id: String) -> ToolResult {
         .map(|part| Some(part.text.as_str()));
     let long = [
         Some(what.text),
-        request.context.as_deref(),
-        request.preview.as_deref(),
+        request.content.context.as_deref(),
+        request.content.preview.as_deref(),
     ]
     .into_iter()
     .chain(parts)
@@ -341,10 +345,10 @@ fn describe_answers(answered: &Answered) -> Shown {
     let message = format!("answered {}", labels.join(", "));
     let children = requests
         .iter()
-        .filter_map(|request| request.child_name.as_ref());
+        .filter_map(|request| request.delegated.child_name.as_ref());
     let finished = runs
         .iter()
-        .filter(|run| run.state == RunStateKind::Finished);
+        .filter(|run| run.condition.state == RunStateKind::Finished);
     Shown::new(json!({
         "success": true,
         "message": message,
@@ -358,14 +362,17 @@ fn describe_answers(answered: &Answered) -> Shown {
     .lines(finished.map(|run| {
         format!(
             "{} has ended, so it does not learn of this",
-            line(&run.name, 60)
+            line(&run.identity.name, 60)
         )
     }))
 }
 
 /// Adds what runs still need, and the step after it.
 fn add_what_is_open(shown: Shown, runs: &[RunView]) -> Shown {
-    let open: Vec<RequestView> = runs.iter().flat_map(|run| run.pending.clone()).collect();
+    let open: Vec<RequestView> = runs
+        .iter()
+        .flat_map(|run| run.requests.pending.clone())
+        .collect();
     let stopped = runs.iter().find(|run| run.needs_resume());
     shown
         .lines(
@@ -388,6 +395,7 @@ fn answered_brief(request: &RequestView) -> Value {
         (
             "answer",
             request
+                .reply
                 .answer
                 .as_deref()
                 .map(|answer| json!(shorten::counted(answer, RESULT_CHARS_LISTED))),
@@ -395,9 +403,16 @@ fn answered_brief(request: &RequestView) -> Value {
         ("option", request.option_chosen().map(Value::from)),
         (
             "decision",
-            request.decision.as_ref().map(|decision| json!(decision)),
+            request
+                .reply
+                .decision
+                .as_ref()
+                .map(|decision| json!(decision)),
         ),
-        ("child_name", request.child_name.as_deref().map(Value::from)),
+        (
+            "child_name",
+            request.delegated.child_name.as_deref().map(Value::from),
+        ),
     ];
     for (name, value) in fields {
         if let Some(value) = value {

@@ -72,8 +72,8 @@ pub(in crate::mcp) async fn run_subagent(
     }
     let shown = if session.compat() {
         Shown::new(show::run_full(&run))
-            .with("runId", run.run_id.as_str())
-            .with("agentName", run.agent.as_str())
+            .with("runId", run.identity.run_id.as_str())
+            .with("agentName", run.identity.agent.as_str())
     } else {
         Shown::new(started(&run))
     };
@@ -187,7 +187,7 @@ async fn first_wait(
     wait: Duration,
 ) -> Result<FirstWait, ToolRefusal> {
     let mut first = Wait {
-        runs: vec![run.run_id.clone()],
+        runs: vec![run.identity.run_id.clone()],
         ..Wait::default()
     };
     if caller.accepts_tasks && session.client().call(&first).await?.outcome == WaitOutcome::Timeout
@@ -221,9 +221,9 @@ async fn first_wait(
         if found.has_only_reports() && Instant::now() < until {
             continue;
         }
-        match elicit::ask_person(session, caller, &found.needs, Some(&run.run_id)).await? {
+        match elicit::ask_person(session, caller, &found.needs, Some(&run.identity.run_id)).await? {
             ElicitOutcome::Nothing => {
-                let now = read_run(session, run.run_id).await?;
+                let now = read_run(session, run.identity.run_id).await?;
                 return Ok(FirstWait::Over(Box::new(now)));
             }
             ElicitOutcome::Required(required) => {
@@ -236,29 +236,33 @@ async fn first_wait(
 
 fn note_permissions(shown: Shown, run: &RunView, only: Option<Permissions>) -> Shown {
     let Some(only) = only else { return shown };
-    let (agent, only) = (line(&run.agent, 60), only.word());
+    let (agent, only) = (line(&run.identity.agent, 60), only.word());
     shown.with("permissions", only).line(format!(
         "permissions {only}: {agent} supports no narrower ones, and the call names none"
     ))
 }
 
 fn note_shared_directory(shown: Shown, run: &RunView) -> Shown {
-    if run.shares_directory_with.is_empty() {
+    if run.place.shares_directory_with.is_empty() {
         return shown;
     }
-    let others = line(&run.shares_directory_with.join(", "), 300);
+    let others = line(&run.place.shares_directory_with.join(", "), 300);
     shown
         .with("shares_directory_with", others.as_str())
         .line(format!("it shares its directory with {others}: keep their files apart, or start it with isolation clone"))
 }
 
 fn unenforced_budgets(run: &RunView) -> impl Iterator<Item = String> {
-    let budgets = run.budgets.iter().filter(|budget| budget.unknown.is_some());
+    let budgets = run
+        .cost
+        .budgets
+        .iter()
+        .filter(|budget| budget.unknown.is_some());
     budgets.map(|budget| {
         format!(
             "the budget of {} for {} cannot be enforced: {}",
             line(budget.kind.as_str(), 20),
-            line(&run.name, 60),
+            line(&run.identity.name, 60),
             line(budget.unknown.as_deref().unwrap_or(""), 200)
         )
     })
@@ -274,10 +278,10 @@ fn note_missing_criteria(shown: Shown, dispatch: &Dispatch) -> Shown {
 
 /// Adds what a run needs or how it has ended, and the step after it.
 fn add_next_step(shown: Shown, run: &RunView) -> Shown {
-    if !run.pending.is_empty() {
-        return shown.next(reply_hint(&run.pending));
+    if !run.requests.pending.is_empty() {
+        return shown.next(reply_hint(&run.requests.pending));
     }
-    if run.outcome.is_some() {
+    if run.condition.outcome.is_some() {
         let outcome = show::outcome_of(run, RESULT_CHARS);
         return shown
             .line(format!("ended{outcome}"))
@@ -326,10 +330,11 @@ pub(in crate::mcp) fn started(run: &RunView) -> Value {
     if let Some(data) = data.as_object_mut() {
         data.shift_remove("agent");
         data.shift_remove("open_questions");
-        if !run.pending.is_empty() {
+        if !run.requests.pending.is_empty() {
             data.insert(
                 "pending".to_owned(),
-                run.pending
+                run.requests
+                    .pending
                     .iter()
                     .take(show::QUESTIONS_MAX)
                     .map(show::request_brief)

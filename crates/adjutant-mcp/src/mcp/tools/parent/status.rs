@@ -53,7 +53,7 @@ pub(in crate::mcp) async fn check_subagent_status(
             ..GetRun::default()
         })
         .await?;
-    run.snapshots.clear();
+    run.changes.snapshots.clear();
     session.note_shown(caller.connection, None, run_confirmation(&run));
     let mut shown = run_shown(&run);
     if session.compat() {
@@ -62,9 +62,9 @@ pub(in crate::mcp) async fn check_subagent_status(
     if args.history == Some(true) || args.events_after.is_some() {
         shown = with_history(session, shown, &run, args.events_after.unwrap_or(0)).await?;
     }
-    let next = if !run.pending.is_empty() {
-        reply_hint(&run.pending)
-    } else if run.outcome.is_some() {
+    let next = if !run.requests.pending.is_empty() {
+        reply_hint(&run.requests.pending)
+    } else if run.condition.outcome.is_some() {
         "get_subagent_logs shows what it did; steer_subagent action=retry runs it again".to_owned()
     } else if run.needs_resume() {
         resume_hint(&run)
@@ -90,7 +90,7 @@ async fn with_history(
 ) -> Result<Shown, ToolRefusal> {
     let read = ReadEvents {
         after,
-        run: Some(run.run_id.clone()),
+        run: Some(run.identity.run_id.clone()),
         limit: Some(EVENTS_MAX),
         wait_ms: 0,
     };
@@ -143,7 +143,7 @@ pub(in crate::mcp) async fn metadata(
     run: &RunView,
 ) -> Result<Value, ToolRefusal> {
     let all = ListRequests {
-        run: Some(run.run_id.clone()),
+        run: Some(run.identity.run_id.clone()),
         all: true,
         limit: Some(METADATA_MESSAGES_MAX),
     };
@@ -154,7 +154,7 @@ pub(in crate::mcp) async fn metadata(
 /// Returns a run as structured content of a list.
 fn list_item(run: &RunView) -> Value {
     let mut data = show::run_brief(run, RESULT_CHARS_LISTED);
-    data["task"] = json!(shorten::counted(&run.task, TASK_CHARS));
+    data["task"] = json!(shorten::counted(&run.identity.task, TASK_CHARS));
     data
 }
 
@@ -170,18 +170,22 @@ async fn list_runs(session: &McpSession) -> ToolResult {
     let mut shown =
         Shown::new(json!({"runs": list.runs.iter().map(list_item).collect::<Vec<_>>()}));
     shown = shown.lines(list.runs.iter().map(|run| {
-        let asks = if run.pending_total == 0 {
+        let asks = if run.requests.pending_total == 0 {
             String::new()
         } else {
             format!(
                 ", {}",
-                count(run.pending_total, "open question", "open questions")
+                count(
+                    run.requests.pending_total,
+                    "open question",
+                    "open questions"
+                )
             )
         };
         format!(
             "{}{asks}, task {}",
             show::run_line(run),
-            quoted(&run.task, 80)
+            quoted(&run.identity.task, 80)
         )
     }));
     if list.more > 0 {
@@ -208,7 +212,7 @@ async fn list_runs(session: &McpSession) -> ToolResult {
     let live = list
         .runs
         .iter()
-        .any(|run| run.outcome.is_none() && !run.needs_resume());
+        .any(|run| run.condition.outcome.is_none() && !run.needs_resume());
     reply(
         shown.next(match (attention.requests.first(), attention.runs.first()) {
             (Some(_), _) => "get_pending_questions, then reply_subagent".to_owned(),
@@ -243,7 +247,7 @@ pub(in crate::mcp) async fn update_subagent_status(
     };
     let run = session.client().call(&set).await?;
     let mut shown = Shown::new(show::run_brief(&run, RESULT_CHARS_LISTED));
-    if let Some(annotation) = &run.annotation {
+    if let Some(annotation) = &run.condition.annotation {
         shown = shown
             .with("annotation", shorten::counted(annotation, RESULT_CHARS))
             .line(format!("noted: {}", quoted(annotation, RESULT_CHARS)));
@@ -251,7 +255,7 @@ pub(in crate::mcp) async fn update_subagent_status(
     if session.compat() {
         shown = with_metadata(session, shown, &run).await?;
     }
-    let next = if run.outcome.is_some() {
+    let next = if run.condition.outcome.is_some() {
         "nothing more to do for this run"
     } else {
         WAIT_AGAIN

@@ -149,7 +149,7 @@ fn describe_stop(run: &RunView) -> Shown {
 }
 
 fn is_stopping(run: &RunView) -> bool {
-    run.state == RunStateKind::Stopping
+    run.condition.state == RunStateKind::Stopping
 }
 
 /// Describes a run whose processes may still have to end.
@@ -157,8 +157,8 @@ fn ending_line(run: &RunView, what: &str) -> String {
     if is_stopping(run) {
         format!(
             "{} ({}) is {what}",
-            line(&run.name, 60),
-            line(&run.agent, 60)
+            line(&run.identity.name, 60),
+            line(&run.identity.agent, 60)
         )
     } else {
         show::run_line(run)

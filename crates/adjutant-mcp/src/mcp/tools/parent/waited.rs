@@ -65,7 +65,7 @@ fn without_questions(underway: &[RunView], needs: &[RequestView]) -> Vec<RunView
     let asks = |run: &RunView| {
         needs
             .iter()
-            .any(|request| request.blocking && request.run_id == run.run_id)
+            .any(|request| request.blocking && request.run_id == run.identity.run_id)
     };
     underway.iter().filter(|run| !asks(run)).cloned().collect()
 }
@@ -164,7 +164,8 @@ impl<'a> NextStep<'a> {
             ..
         } = waited;
         let is_new = |run: &&RunView| {
-            run.attention
+            run.condition
+                .attention
                 .as_ref()
                 .is_some_and(|attention| attention.is_new)
         };
@@ -174,7 +175,7 @@ impl<'a> NextStep<'a> {
             .filter(|_| ended.is_empty() && underway.is_empty()));
         let paused = first(ended)
             .iter()
-            .find(|run| run.state == RunStateKind::Stopped);
+            .find(|run| run.condition.state == RunStateKind::Stopped);
         if !needs.is_empty() {
             return Self::Reply;
         }
@@ -230,39 +231,40 @@ fn steering(working: &[RunView]) -> Option<&'static str> {
     type Has = fn(&RunView) -> bool;
     let problems: [(Has, &str); 8] = [
         (
-            |run| run.retrying.is_some(),
+            |run| run.condition.retrying.is_some(),
             "its model fails: wait on, or cancel the run (steer_subagent) and use another agent;",
         ),
         (
-            |run| !run.overlaps.is_empty(),
+            |run| !run.changes.overlaps.is_empty(),
             "have one of the runs that announced the same change something else (steer_subagent), unless they agree;",
         ),
         (
-            |run| !run.conflicts.is_empty(),
+            |run| !run.changes.conflicts.is_empty(),
             "have one of the runs in conflict change something else (steer_subagent), or merge in that order;",
         ),
         (
             |run| {
-                run.fence
+                run.processes
+                    .fence
                     .as_ref()
                     .is_some_and(|fence| fence.denied_writes.is_some())
             },
             "tell the run to keep to its workspace (steer_subagent), or cancel it and have the user allow the directory;",
         ),
         (
-            |run| run.reported.is_some() && run.silent_since.is_some(),
+            |run| run.condition.reported.is_some() && run.condition.silent_since.is_some(),
             "it has reported, but lives on: use its report (check_subagent_status), wait, or cancel it (steer_subagent);",
         ),
         (
-            |run| run.silent_since.is_some(),
+            |run| run.condition.silent_since.is_some(),
             "check whether it hangs (get_subagent_logs); steer_subagent sends it a message or cancels it;",
         ),
         (
-            |run| run.overdue_since.is_some(),
+            |run| run.condition.overdue_since.is_some(),
             "check the progress of the overdue run (check_subagent_status, get_subagent_logs);",
         ),
         (
-            |run| run.reported.is_some(),
+            |run| run.condition.reported.is_some(),
             "check_subagent_status shows its report; to wait for its end:",
         ),
     ];
@@ -281,13 +283,17 @@ pub(in crate::mcp) fn waited_for_one(found: &Waited, given: &str) -> Shown {
         .iter()
         .chain(&found.stopped)
         .chain(&found.working);
-    let run = runs.find(|run| run.run_id == given || run.name == given);
+    let run = runs.find(|run| run.identity.run_id == given || run.identity.name == given);
     let request = found
         .needs
         .iter()
         .find(|request| request.run_id == given || request.run_name == given);
     let (run_id, name, status) = match (run, request) {
-        (Some(run), _) => (&run.run_id, &run.name, run.status.as_str()),
+        (Some(run), _) => (
+            &run.identity.run_id,
+            &run.identity.name,
+            run.condition.status.as_str(),
+        ),
         (None, Some(request)) => (&request.run_id, &request.run_name, "waiting"),
         (None, None) => return waited(found, None),
     };
@@ -299,7 +305,8 @@ pub(in crate::mcp) fn waited_for_one(found: &Waited, given: &str) -> Shown {
 
 /// Formats what a run without children took.
 fn took(run: &RunView) -> String {
-    run.tree
+    run.cost
+        .tree
         .as_ref()
         .filter(|tree| tree.runs == 1)
         .map(|tree| format!(", {}", tree_line(tree)))
@@ -310,20 +317,21 @@ fn took(run: &RunView) -> String {
 fn trees(ended: &[RunView]) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let of_several = ended.iter().filter_map(|run| {
-        run.tree
+        run.cost
+            .tree
             .as_ref()
             .filter(|tree| tree.runs > 1)
             .map(|tree| (run, tree))
     });
     let name = |run: &RunView| {
-        if run.run_id == run.root {
-            line(&run.name, 60)
+        if run.identity.run_id == run.identity.root {
+            line(&run.identity.name, 60)
         } else {
-            format!("the tree of {}", line(&run.name, 60))
+            format!("the tree of {}", line(&run.identity.name, 60))
         }
     };
     let lines = of_several
-        .filter(|(run, _)| seen.insert(run.root.clone()))
+        .filter(|(run, _)| seen.insert(run.identity.root.clone()))
         .map(|(run, tree)| format!("{}: {}", name(run), tree_line(tree)));
     lines.take(TREES_MAX).collect()
 }
@@ -336,7 +344,7 @@ fn first<T>(all: &[T]) -> &[T] {
 fn names(runs: &[RunView]) -> Vec<String> {
     runs.iter()
         .skip(WAITED_MAX)
-        .map(|run| run.name.clone())
+        .map(|run| run.identity.name.clone())
         .collect()
 }
 
@@ -356,21 +364,33 @@ fn add_names(shown: Shown, field: &str, what: &str, names: Vec<String>) -> Shown
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::{AttentionKind, AttentionView, ReportedView};
+    use crate::view::{
+        AttentionKind, AttentionView, ReportedView, RequestContentView, RunConditionView,
+        RunIdentityView, RunResultView,
+    };
     use adjutant_core::StopReason;
     use adjutant_core::attention::Need;
 
     #[test]
     fn wait_for_many_runs_shows_few_and_names_all() {
         let run = |n: usize| RunView {
-            name: format!("run-{n}"),
-            agent: "echo".into(),
-            result: Some("r".repeat(9_000)),
+            identity: RunIdentityView {
+                name: format!("run-{n}"),
+                agent: "echo".into(),
+                ..RunIdentityView::default()
+            },
+            results: RunResultView {
+                result: Some("r".repeat(9_000)),
+                ..RunResultView::default()
+            },
             ..RunView::default()
         };
         let request = |n: usize| RequestView {
+            content: RequestContentView {
+                question: "q".repeat(5_000),
+                ..RequestContentView::default()
+            },
             number: format!("Q{n}"),
-            question: "q".repeat(5_000),
             ..RequestView::default()
         };
         let many = Waited {
@@ -415,17 +435,29 @@ mod tests {
             is_new: true,
         };
         let run = RunView {
-            name: "otter".into(),
-            state: RunStateKind::Stopped.into(),
-            attention: Some(attention),
-            result: Some("[/STOP_WORK]".into()),
+            identity: RunIdentityView {
+                name: "otter".into(),
+                ..RunIdentityView::default()
+            },
+            condition: RunConditionView {
+                state: RunStateKind::Stopped.into(),
+                attention: Some(attention),
+                ..RunConditionView::default()
+            },
+            results: RunResultView {
+                result: Some("[/STOP_WORK]".into()),
+                ..RunResultView::default()
+            },
             ..RunView::default()
         };
         let known_stop = RunView {
-            attention: run.attention.clone().map(|known| AttentionView {
-                is_new: false,
-                ..known
-            }),
+            condition: RunConditionView {
+                attention: run.attention.clone().map(|known| AttentionView {
+                    is_new: false,
+                    ..known
+                }),
+                ..run.clone().condition
+            },
             ..run.clone()
         };
         let stopped = Waited {
@@ -451,8 +483,14 @@ mod tests {
         );
         // Beside a new end, the known stop is not forgotten.
         let ended = RunView {
-            name: "badger".into(),
-            state: RunStateKind::Finished.into(),
+            identity: RunIdentityView {
+                name: "badger".into(),
+                ..RunIdentityView::default()
+            },
+            condition: RunConditionView {
+                state: RunStateKind::Finished.into(),
+                ..RunConditionView::default()
+            },
             ..RunView::default()
         };
         let both = Waited {
@@ -493,19 +531,31 @@ mod tests {
     fn most_urgent_problem_of_a_working_run_is_named_first() {
         let at = Some("2026-11-01T00:00:00Z".to_owned());
         let silent = RunView {
-            silent_since: at.clone(),
+            condition: RunConditionView {
+                silent_since: at.clone(),
+                ..RunConditionView::default()
+            },
             ..RunView::default()
         };
         let reported = RunView {
-            reported: Some(ReportedView::default()),
+            condition: RunConditionView {
+                reported: Some(ReportedView::default()),
+                ..RunConditionView::default()
+            },
             ..RunView::default()
         };
         let overdue = RunView {
-            overdue_since: at.clone(),
+            condition: RunConditionView {
+                overdue_since: at.clone(),
+                ..RunConditionView::default()
+            },
             ..RunView::default()
         };
         let silent_after_report = RunView {
-            silent_since: at.clone(),
+            condition: RunConditionView {
+                silent_since: at.clone(),
+                ..reported.clone().condition
+            },
             ..reported.clone()
         };
         let words = |working: &[&RunView]| {
@@ -522,18 +572,27 @@ mod tests {
     #[test]
     fn question_precedes_a_stop_and_a_new_stop_an_end() {
         let stopped_run = |is_new| RunView {
-            name: "otter".into(),
-            attention: Some(AttentionView {
-                kind: AttentionKind::Stopped.into(),
-                why: Need::Resume(StopReason::Blocker).into(),
-                details: String::new(),
-                needs: None,
-                is_new,
-            }),
+            identity: RunIdentityView {
+                name: "otter".into(),
+                ..RunIdentityView::default()
+            },
+            condition: RunConditionView {
+                attention: Some(AttentionView {
+                    kind: AttentionKind::Stopped.into(),
+                    why: Need::Resume(StopReason::Blocker).into(),
+                    details: String::new(),
+                    needs: None,
+                    is_new,
+                }),
+                ..RunConditionView::default()
+            },
             ..RunView::default()
         };
         let run = |name: &str| RunView {
-            name: name.into(),
+            identity: RunIdentityView {
+                name: name.into(),
+                ..RunIdentityView::default()
+            },
             ..RunView::default()
         };
         let event = |stopped: RunView, ended: Vec<RunView>, working: Vec<RunView>| Waited {

@@ -47,9 +47,9 @@ pub(in crate::mcp) async fn check_answer(
         session.forget_check(&request.message_id);
         return answer_result(session, caller, &request);
     }
-    let reply_timeout = Duration::from_millis(request.patience_ms);
+    let reply_timeout = Duration::from_millis(request.times.patience_ms);
     // The reply timeout does not count while the child run works.
-    let left = if request.held {
+    let left = if request.delegated.held {
         caller.cap
     } else {
         reply_timeout.saturating_sub(session.first_check(&request.message_id).elapsed())
@@ -73,7 +73,7 @@ pub(in crate::mcp) async fn check_answer(
             .await??;
         latest.messages.splice(..0, earlier);
     }
-    if is_settled(&latest) || latest.held {
+    if is_settled(&latest) || latest.delegated.held {
         session.forget_check(&latest.message_id);
         return answer_result(session, caller, &latest);
     }
@@ -86,7 +86,7 @@ pub(in crate::mcp) async fn check_answer(
 
 /// Returns whether the run can continue with the outcome.
 fn is_settled(request: &RequestView) -> bool {
-    request.status != RequestStateKind::Pending && !request.held
+    request.status != RequestStateKind::Pending && !request.delegated.held
 }
 
 fn stall_refusal(request: &RequestView, reply_timeout: Duration) -> ToolRefusal {
@@ -107,30 +107,34 @@ fn answer_result(session: &McpSession, caller: &McpCaller, request: &RequestView
     if let Some(refusal) = ended_unanswered(request) {
         return Err(refusal);
     }
-    let answer = request.answer.as_ref().filter(|_| !request.held);
+    let answer = request
+        .reply
+        .answer
+        .as_ref()
+        .filter(|_| !request.delegated.held);
     let has_answer = answer.is_some();
     let mut shown = described(request)
-        .with("question", request.question.as_str())
+        .with("question", request.content.question.as_str())
         .with("answer", json!(answer))
         .with("message_status", request.message_status.as_str())
         .with("has_answer", has_answer)
         .with("hasAnswer", has_answer)
-        .with("asked_at", request.asked_at.as_str())
-        .with("expires_at", request.expires_at.as_str())
-        .with("answered_at", json!(request.answered_at));
+        .with("asked_at", request.times.asked_at.as_str())
+        .with("expires_at", request.times.expires_at.as_str())
+        .with("answered_at", json!(request.times.answered_at));
     if session.compat() || caller.alias.is_some() {
         shown = shown
-            .with("questionContent", request.question.as_str())
-            .with("answerContent", json!(request.answer))
+            .with("questionContent", request.content.question.as_str())
+            .with("answerContent", json!(request.reply.answer))
             .with("messageStatus", request.message_status.as_str());
     }
     shown = shown.line(format!(
         "{} asked at {}: {}",
         line(&request.number, 24),
-        line(&request.asked_at, 40),
-        quoted(&request.question, 300)
+        line(&request.times.asked_at, 40),
+        quoted(&request.content.question, 300)
     ));
-    match (answer, &request.child_name) {
+    match (answer, &request.delegated.child_name) {
         (Some(answer), _) => reply(answer_line(shown, request, answer)),
         (None, Some(child)) => {
             let again = format!(
@@ -155,7 +159,7 @@ fn answer_result(session: &McpSession, caller: &McpCaller, request: &RequestView
                 shown
                     .line(format!(
                         "no answer yet; the question is open until {}",
-                        line(&request.expires_at, 40)
+                        line(&request.times.expires_at, 40)
                     ))
                     .next(again),
             )

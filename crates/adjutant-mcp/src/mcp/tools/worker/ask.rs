@@ -179,8 +179,8 @@ fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> S
     let answers: Vec<Value> = requests
         .iter()
         .map(|request| {
-            json!({"message_id": request.message_id, "number": request.number, "question_id": request.question_id, "question": request.question,
-                "status": request.status, "answer": request.answer, "answered_by": request.answered_by})
+            json!({"message_id": request.message_id, "number": request.number, "question_id": request.content.question_id, "question": request.content.question,
+                "status": request.status, "answer": request.reply.answer, "answered_by": request.reply.answered_by})
         })
         .collect();
     let status = if open.is_empty() {
@@ -195,7 +195,7 @@ fn asked_together(requests: &[RequestView], mut messages: Vec<MessageView>) -> S
         &messages,
     );
     for request in requests {
-        shown = match &request.answer {
+        shown = match &request.reply.answer {
             Some(answer) => shown.line(answer_text(request, answer)),
             None => shown.line(format!(
                 "{}: {}, message_id {}",
@@ -390,7 +390,12 @@ pub(in crate::mcp) fn asked(request: &RequestView) -> ToolResult {
         return Err(refusal);
     }
     let mut shown = described(request);
-    if let Some(answer) = request.answer.as_ref().filter(|_| !request.held) {
+    if let Some(answer) = request
+        .reply
+        .answer
+        .as_ref()
+        .filter(|_| !request.delegated.held)
+    {
         return reply(answer_line(
             shown
                 .with("answer", answer.as_str())
@@ -401,7 +406,12 @@ pub(in crate::mcp) fn asked(request: &RequestView) -> ToolResult {
     }
     let number = line(&request.number, 24);
     let kind = line(request.kind.as_str(), 20);
-    let instructions = if let Some(child) = request.child_name.as_ref().filter(|_| request.held) {
+    let instructions = if let Some(child) = request
+        .delegated
+        .child_name
+        .as_ref()
+        .filter(|_| request.delegated.held)
+    {
         format!(
             "Approved: run {} is working on it, and you wait for it. Call check_answer with message_id {number}: it returns its result.",
             line(child, 60)

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Adds the parent's unread messages to the result of a tool whose own call delivers none.
 pub(in crate::mcp) async fn with_unread(session: &McpSession, shown: Shown) -> Shown {
     match session.client().call(&GetRun::default()).await {
-        Ok(own) => with_messages(shown, &own.messages),
+        Ok(own) => with_messages(shown, &own.requests.messages),
         // They are delivered with the next call.
         Err(error) => {
             tracing::warn!(%error, "messages cannot be read");

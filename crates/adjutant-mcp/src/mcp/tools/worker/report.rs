@@ -37,16 +37,16 @@ pub(in crate::mcp) async fn check_subagent_status(
         })
         .await?;
     let mut shown = Shown::new(show::run_full(&run)).lines(show::run_lines(&run));
-    shown = with_messages(shown, &run.messages);
+    shown = with_messages(shown, &run.requests.messages);
     if session.compat() {
         shown = shown
-            .with("runId", run.run_id.as_str())
-            .with("agentName", run.agent.as_str());
+            .with("runId", run.identity.run_id.as_str())
+            .with("agentName", run.identity.agent.as_str());
     }
     // Checking reads answers as check_answer does.
     let mut answers = Vec::new();
-    let mut exchanges = run.settled.clone();
-    for known in &run.pending {
+    let mut exchanges = run.requests.settled.clone();
+    for known in &run.requests.pending {
         if known.status != RequestStateKind::Answered || answers.len() >= ANSWERS_MAX {
             exchanges.push(known.clone());
             continue;
@@ -58,12 +58,12 @@ pub(in crate::mcp) async fn check_subagent_status(
                 wait_ms: 0,
             })
             .await?;
-        let answer = request.answer.clone().unwrap_or_default();
+        let answer = request.reply.answer.clone().unwrap_or_default();
         shown = answer_line(with_messages(shown, &request.messages), &request, &answer);
-        answers.push(json!({"message_id": request.message_id, "number": request.number, "question": request.question, "answer": answer}));
+        answers.push(json!({"message_id": request.message_id, "number": request.number, "question": request.content.question, "answer": answer}));
         exchanges.push(request);
     }
-    exchanges.sort_by(|one, other| one.asked_at.cmp(&other.asked_at));
+    exchanges.sort_by(|one, other| one.times.asked_at.cmp(&other.times.asked_at));
     if let (true, Value::Object(metadata)) =
         (session.compat(), crate::view::metadata(&run, &exchanges))
     {
@@ -75,6 +75,7 @@ pub(in crate::mcp) async fn check_subagent_status(
     shown = shown.with("answers", answers);
     shown = shown.lines(show::request_lines(&run));
     let next = match run
+        .requests
         .pending
         .iter()
         .find(|request| request.status == RequestStateKind::Pending)
@@ -141,9 +142,9 @@ pub(in crate::mcp) async fn update_subagent_status(
         args.status,
         show::run_line(&run)
     ));
-    let shown = with_messages(shown, &run.messages);
+    let shown = with_messages(shown, &run.requests.messages);
     let shown = if session.compat() {
-        shown.with("runId", run.run_id.as_str())
+        shown.with("runId", run.identity.run_id.as_str())
     } else {
         shown
     };

@@ -17,7 +17,7 @@ pub(in crate::mcp) fn described(request: &RequestView) -> Shown {
         "number": request.number,
         "status": request.status,
     }));
-    if let Some(id) = &request.question_id {
+    if let Some(id) = &request.content.question_id {
         shown = shown.with("question_id", id.as_str());
     }
     with_messages(shown, &request.messages)
@@ -25,13 +25,14 @@ pub(in crate::mcp) fn described(request: &RequestView) -> Shown {
 
 /// Formats who answered a request, and the answer.
 pub(in crate::mcp) fn answer_text(request: &RequestView, answer: &str) -> String {
-    let by = request.answered_by.as_deref().unwrap_or("nobody");
+    let by = request.reply.answered_by.as_deref().unwrap_or("nobody");
     let note = match (by, request.kind.known()) {
         ("default", Some(RequestKind::Question)) => " (no answer in time, so your default applies)",
         ("default", _) => " (no decision in time)",
         _ => "",
     };
     let own = request
+        .content
         .question_id
         .as_ref()
         .map_or_else(String::new, |id| format!(" (your {})", line(id, 60)));
@@ -44,15 +45,16 @@ pub(in crate::mcp) fn answer_text(request: &RequestView, answer: &str) -> String
 }
 
 pub(in crate::mcp) fn answer_line(shown: Shown, request: &RequestView, answer: &str) -> Shown {
-    let by = request.answered_by.as_deref().unwrap_or("nobody");
+    let by = request.reply.answered_by.as_deref().unwrap_or("nobody");
     let text = answer_text(request, answer);
     let independence = request
+        .delegated
         .delegation
         .as_ref()
         .map(|delegation| delegation.independence.known());
-    let next = match request.decision.as_ref().map(Word::known) {
+    let next = match request.reply.decision.as_ref().map(Word::known) {
         None => "continue with your task, using this answer",
-        Some(Some(DecisionKind::Approved)) if request.child_result.is_some() => {
+        Some(Some(DecisionKind::Approved)) if request.delegated.child_result.is_some() => {
             "continue with your task, using that result"
         }
         Some(Some(DecisionKind::Approved))
@@ -72,7 +74,7 @@ pub(in crate::mcp) fn answer_line(shown: Shown, request: &RequestView, answer: &
         Some(_) => "do not do it: find another way, or say in your report that there is none",
     };
     let mut shown = shown.with("answered_by", by).line(text).next(next);
-    if let (Some(child), Some(name)) = (&request.child, &request.child_name) {
+    if let (Some(child), Some(name)) = (&request.delegated.child, &request.delegated.child_name) {
         shown = shown
             .with("child", child.as_str())
             .with("child_name", name.as_str());
@@ -82,16 +84,17 @@ pub(in crate::mcp) fn answer_line(shown: Shown, request: &RequestView, answer: &
             line(child, 60)
         ));
     }
-    if let Some(result) = &request.child_result {
+    if let Some(result) = &request.delegated.child_result {
         shown = shown
             .with("child_result", result.as_str())
             .line(format!("it ended: {}", quoted(result, usize::MAX)));
     }
-    match &request.decision {
+    match &request.reply.decision {
         None => shown,
-        Some(decision) => shown
-            .with("decision", decision.as_str())
-            .with("reason", request.reason.as_deref().unwrap_or_default()),
+        Some(decision) => shown.with("decision", decision.as_str()).with(
+            "reason",
+            request.reply.reason.as_deref().unwrap_or_default(),
+        ),
     }
 }
 
@@ -102,7 +105,7 @@ pub(in crate::mcp) fn ended_unanswered(request: &RequestView) -> Option<ToolRefu
             codes::EXPIRED,
             format!(
                 "{number} expired at {} without an answer",
-                line(&request.expires_at, 40)
+                line(&request.times.expires_at, 40)
             ),
             "decide yourself and say so in your report, or ask again with ask_parent",
         )),

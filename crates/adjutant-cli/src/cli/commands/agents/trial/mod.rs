@@ -257,10 +257,10 @@ impl Trial<'_> {
                 ..Dispatch::default()
             })
             .await?;
-        self.runs.push(run.run_id.clone());
+        self.runs.push(run.identity.run_id.clone());
         self.cx
             .out
-            .print_message(&format!("run {} started", text::line(&run.name)))?;
+            .print_message(&format!("run {} started", text::line(&run.identity.name)))?;
         Ok(run)
     }
 
@@ -288,10 +288,10 @@ impl Trial<'_> {
         );
         let run = self.start(script::work(self.kind)).await?;
         let mut seen = WorkRun {
-            run: run.name.clone(),
+            run: run.identity.name.clone(),
             ..WorkRun::default()
         };
-        let id = run.run_id;
+        let id = run.identity.run_id;
         let mut requests = 0;
         loop {
             let Some(waited) = self.wait_for_event(&id).await? else {
@@ -327,15 +327,15 @@ impl Trial<'_> {
                 .ended
                 .into_iter()
                 .chain(waited.stopped)
-                .find(|ended| ended.run_id == id)
+                .find(|ended| ended.identity.run_id == id)
             else {
                 continue;
             };
-            if ended.state == RunStateKind::Finished || seen.stopped {
+            if ended.condition.state == RunStateKind::Finished || seen.stopped {
                 break;
             }
             seen.stopped = true;
-            seen.sessions.0 = ended.session;
+            seen.sessions.0 = ended.identity.session;
             // The scripted agent repeats answers only in its output.
             seen.first_word = self.kind == Kind::Echo && self.log(&id).await?.contains(&first);
             self.cx.out.print_message("  stopped; resumed")?;
@@ -388,21 +388,25 @@ impl Trial<'_> {
         seen.progress_by = progress.and_then(|event| event.source.as_ref().and_then(Word::known));
         let text = match self.kind {
             Kind::Echo => self.log(id).await?,
-            Kind::Tools | Kind::Blocks => [view.summary.as_deref(), view.result.as_deref()]
-                .into_iter()
-                .flatten()
-                .collect::<Vec<_>>()
-                .join("\n"),
+            Kind::Tools | Kind::Blocks => [
+                view.results.summary.as_deref(),
+                view.results.result.as_deref(),
+            ]
+            .into_iter()
+            .flatten()
+            .collect::<Vec<_>>()
+            .join("\n"),
         };
         seen.first_word |= text.contains(first);
         seen.second_word = text.contains(second);
-        seen.sessions.1 = view.session;
+        seen.sessions.1 = view.identity.session;
         seen.reported = view
+            .results
             .report
             .is_some_and(|report| report.status == ReportStatus::Success);
-        seen.outcome = view.outcome.as_ref().and_then(Word::known);
-        seen.reason = view.reason;
-        seen.usage = view.usage;
+        seen.outcome = view.condition.outcome.as_ref().and_then(Word::known);
+        seen.reason = view.condition.reason;
+        seen.usage = view.cost.usage;
         Ok(())
     }
 
@@ -421,10 +425,10 @@ impl Trial<'_> {
     async fn run_cancelled_task(&mut self) -> Result<CancelRun, Failure> {
         let run = self.start(script::cancelled(self.kind)).await?;
         let mut seen = CancelRun {
-            run: run.name.clone(),
+            run: run.identity.name.clone(),
             ..CancelRun::default()
         };
-        let id = run.run_id;
+        let id = run.identity.run_id;
         loop {
             let Some(waited) = self.wait_for_event(&id).await? else {
                 seen.timed_out_waiting_to = Some("ask whether to continue");
@@ -435,7 +439,7 @@ impl Trial<'_> {
                     .ended
                     .iter()
                     .chain(&waited.stopped)
-                    .any(|ended| ended.run_id == id)
+                    .any(|ended| ended.identity.run_id == id)
                 {
                     break;
                 }
@@ -453,7 +457,7 @@ impl Trial<'_> {
                 let approval = AnswerOne {
                     message_id: Some(request.message_id.clone()),
                     decision: Some(DecisionWord::Approve),
-                    content_hash: Some(request.content_hash.clone()),
+                    content_hash: Some(request.content.content_hash.clone()),
                     ..AnswerOne::default()
                 };
                 if self.is_answered(&approval).await? {
@@ -493,8 +497,8 @@ impl Trial<'_> {
                 ..GetRun::default()
             })
             .await?;
-        seen.outcome = view.outcome.as_ref().and_then(Word::known);
-        seen.reason = view.reason;
+        seen.outcome = view.condition.outcome.as_ref().and_then(Word::known);
+        seen.reason = view.condition.reason;
         seen.left = remaining_processes(&self.cx.home.dir, &id, &self.dir).await;
         Ok(seen)
     }
@@ -523,7 +527,7 @@ impl Trial<'_> {
         if is_refused {
             self.cx.out.print_message(&format!(
                 "  asked for approval of something else; denied: {}",
-                text::cut(&text::line(&request.question), 80)
+                text::cut(&text::line(&request.content.question), 80)
             ))?;
         }
         Ok(is_refused)
@@ -538,13 +542,14 @@ fn is_the_command(request: &RequestView) -> bool {
     }
     // A preview that is not JSON states no command.
     let input: Value = request
+        .content
         .preview
         .as_deref()
         .and_then(|preview| serde_json::from_str(preview).ok())
         .unwrap_or_default();
     let stated = StatedCommands::of(&input);
     let shown = if stated.is_empty() {
-        request.question.strip_prefix("use ")
+        request.content.question.strip_prefix("use ")
     } else {
         stated.only()
     };
@@ -597,14 +602,18 @@ async fn remaining_processes(home: &Path, run_id: &str, dir: &Path) -> Vec<Strin
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::RequestContentView;
 
     #[test]
     fn trial_approves_only_its_own_command() {
         let asks = |kind: RequestKind, question: &str, preview: Value| {
             is_the_command(&RequestView {
+                content: RequestContentView {
+                    question: question.to_owned(),
+                    preview: Some(preview.to_string()),
+                    ..RequestContentView::default()
+                },
                 kind: kind.into(),
-                question: question.to_owned(),
-                preview: Some(preview.to_string()),
                 ..RequestView::default()
             })
         };
