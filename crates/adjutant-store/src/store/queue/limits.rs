@@ -49,7 +49,7 @@ row! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct QuotaWindowRow {
         pub agent: String,
-        pub window: QuotaWindow [WindowRow] as WindowRow::decode,
+        pub window: QuotaWindow [QuotaRow] as QuotaRow::decode,
         pub reported_at: Time,
     }
 }
@@ -72,14 +72,14 @@ pub fn quota_windows(
 
 row! {
     /// The columns of a window of a quota.
-    struct WindowRow {
+    struct QuotaRow {
         minutes: u32,
         used_percent: u8,
         resets_at: Time,
     }
 }
 
-impl WindowRow {
+impl QuotaRow {
     fn decode(self) -> db::Result<QuotaWindow> {
         let Self {
             minutes,

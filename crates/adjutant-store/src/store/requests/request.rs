@@ -45,7 +45,7 @@ row! {
         /// Whether the asking run is held until the child run ends.
         pub held: bool,
         pub patience_ms: i64,
-        pub state: RequestState [StateRow] as StateRow::decode,
+        pub state: RequestState [StatusRow] as StatusRow::decode,
         pub asked_at: Time,
         pub expires_at: SteadyTime,
         /// The people to whom it was escalated, and when.
@@ -124,7 +124,7 @@ impl ChildRow {
 
 row! {
     /// The columns of a request's state.
-    struct StateRow as q {
+    struct StatusRow as q {
         status: String,
         answer: Option<String>,
         answered_by: Option<AnsweredBy>,
@@ -136,7 +136,7 @@ row! {
     }
 }
 
-impl StateRow {
+impl StatusRow {
     fn decode(self) -> db::Result<RequestState> {
         let status = self.status.clone();
         self.state()

@@ -63,15 +63,16 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
     (
         "adjutant-store",
         "store",
+        &["chats", "messages", "peers", "search"],
+    ),
+    (
+        "adjutant-store",
+        "store",
         &[
-            "chats",
             "events",
-            "messages",
-            "peers",
             "queue",
             "requests",
             "runs",
-            "search",
             "tokens",
             "tx",
             "wake_ups",
