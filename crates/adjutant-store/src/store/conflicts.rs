@@ -1,7 +1,7 @@
 //! Pairs of isolated runs whose trees were compared, and the files in which they conflict.
 
 use super::ids::run_id;
-use super::runs::Run;
+use super::records::run::Run;
 use super::{StoreError, Topic, Tx, append_event};
 use crate::store::db::{Connection, Record, params, row};
 use adjutant_core::conflict::{PairChange, pair_change};

@@ -3,7 +3,7 @@
 
 use super::conflicts::pair;
 use super::ids::run_id;
-use super::runs::Run;
+use super::records::run::Run;
 use super::{StoreError, Topic, Tx, append_event, entry_by_id};
 use crate::store::db::{Connection, params};
 use adjutant_core::chat::{LEDGER_KEY_PREFIX, REMOVED_ANNOUNCEMENT};

@@ -1,7 +1,7 @@
 //! Undos that change a tree: the record from which a crash in between is reported.
 
 use super::events::append as append_event;
-use super::runs::list;
+use super::records::run::list;
 use super::{Run, StoreError, Tx};
 use crate::store::db::{Connection, Record, params, row, select};
 use adjutant_core::{EventKind, Principal, RunId};

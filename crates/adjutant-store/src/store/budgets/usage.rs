@@ -1,7 +1,7 @@
 //! Usage that agents and the gate report as totals. Only their growth is charged.
 
 use crate::store::db::{Connection, params};
-use crate::store::runs::Usage;
+use crate::store::records::run::Usage;
 use crate::store::{Run, StoreError, Tx};
 use adjutant_core::budget::{AMOUNT_MAX, Price, STATED_COST_MICROS_MAX, Tokens, UNSTATED_TOKENS};
 use adjutant_core::cascade::Step;

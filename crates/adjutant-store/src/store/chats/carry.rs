@@ -1,7 +1,8 @@
 //! Lossless export and import of chats.
 
-use super::{Chat, ChatEntry, Member, Revision, chat_by_id, entries_after, members, revisions_of};
+use super::read::{chat_by_id, entries_after, members, revisions_of};
 use crate::store::db::{Connection, params};
+use crate::store::records::chat::{Chat, ChatEntry, Member, Revision};
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::chat::ChatId;
 use adjutant_core::{Denied, SteadyTime};

@@ -1,8 +1,8 @@
 //! Reading chats. No query here scans a whole chat.
 
-use super::{Chat, ChatEntry, Member, Revision};
 use crate::store::StoreError;
 use crate::store::db::{self, Connection, Record, params, select};
+use crate::store::records::chat::{Chat, ChatEntry, Member, Revision};
 use adjutant_core::chat::{ChatId, Participant, Viewer};
 use adjutant_core::limits::UNREAD_COUNTED_MAX;
 use adjutant_core::{Principal, RunId};

@@ -1,8 +1,9 @@
 //! Changing chats. The transaction that adds an entry assigns its number, so entries are totally
 //! ordered without gaps.
 
-use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
+use super::read::{chat_by_id, entry_by_seq};
 use crate::store::db::{Connection, params};
+use crate::store::records::chat::{Chat, ChatEntry};
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::chat::{
     Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT,

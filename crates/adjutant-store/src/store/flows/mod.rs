@@ -13,6 +13,8 @@ mod requests;
 mod runs;
 mod tokens;
 
+pub use dispatch::NewRun;
+
 use super::{Run, StoreError, Tx, request_by_id};
 use adjutant_core::cascade::{Cascade, Step};
 use adjutant_core::run::Retention;

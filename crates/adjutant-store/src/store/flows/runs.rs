@@ -2,8 +2,9 @@
 
 use super::{Changed, Flow};
 use crate::store::db::{Connection, params};
+use crate::store::records::run::StateRow;
 use crate::store::requests::has_settled_since_stop;
-use crate::store::runs::{StateRow, outlook, unrequested_answering_runs};
+use crate::store::runs::{outlook, unrequested_answering_runs};
 use crate::store::{Run, StoreError, Topic, Tx, append_event, children_of, run_by_id};
 use adjutant_core::cascade::{Cause, Step};
 use adjutant_core::pool::AfterEnd;

@@ -4,7 +4,7 @@ use super::memory::Held;
 use super::pools::{Pools, StartTarget};
 use crate::store::db::{Connection, params, row, select};
 use crate::store::ids::run_id;
-use crate::store::runs::list;
+use crate::store::records::run::list;
 use crate::store::{Run, StoreError, Tx, run_input, workspace_around};
 use adjutant_core::pool::{Candidate, PoolLimits, SlotUsage, next_start};
 use adjutant_core::tree::Rank;

@@ -2,16 +2,35 @@
 
 use super::listing::requests_of;
 use super::lookup::request_by_id;
-use super::request::{Group, NewRequest, Request};
 use super::row::write_escalated;
 use crate::store::db::params;
 use crate::store::subject::{self, DecisionRow};
-use crate::store::{Run, StoreError, Topic, Tx, append_event, run_by_id};
+use crate::store::{Group, Request, Run, StoreError, Topic, Tx, append_event, run_by_id};
 use adjutant_core::cascade::{Step, effects_of_request};
+use adjutant_core::signal::Clarification;
 use adjutant_core::{
     AttemptNo, Denied, EventKind, EventSeq, Principal, RequestEvent, RequestId, RequestNo,
-    RequestState, RunId, RunState, Subject, Time, limits,
+    RequestState, RunId, RunState, SteadyTime, Subject, Time, limits,
 };
+
+/// The data of a new request.
+#[derive(Debug, Clone)]
+pub struct NewRequest {
+    pub id: RequestId,
+    pub subject: Subject,
+    pub question: String,
+    pub own_id: Option<String>,
+    pub context: Option<String>,
+    /// In a group, only the first question has it.
+    pub clarification: Option<Clarification>,
+    pub options: Vec<String>,
+    /// For a question: the answer if none arrives before the deadline.
+    pub default: Option<String>,
+    pub blocking: bool,
+    pub by_block: bool,
+    pub patience_ms: i64,
+    pub expires_at: SteadyTime,
+}
 
 /// Returns the event that records one step of a request: its kind, its author and its text.
 fn event_of(

@@ -1,8 +1,8 @@
 //! A run's completion report and the evidence for it.
 
-use super::run::Run;
 use crate::store::db::{Connection, params};
 use crate::store::events::first_line;
+use crate::store::records::run::Run;
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::report::{Claim, Report, ReportStatus};
 use adjutant_core::{EventKind, EventSeq, Principal, RunId};

@@ -1,8 +1,8 @@
 //! The trees of runs that start runs.
 
 use super::lookup::run_by_id;
-use super::run::Run;
 use crate::store::db::Connection;
+use crate::store::records::run::Run;
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::RunId;
 use adjutant_core::tree::TreeSize;

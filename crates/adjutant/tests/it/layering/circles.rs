@@ -71,11 +71,9 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
         &[
             "events",
             "queue",
-            "requests",
             "runs",
             "tokens",
             "tx",
-            "wake_ups",
             "webhooks",
             "workspaces",
         ],
