@@ -31,6 +31,7 @@ mod peers;
 mod place;
 mod policies_in_effect;
 mod queue;
+mod queue_counts;
 mod records;
 mod repository_policies;
 mod requests;
@@ -111,11 +112,12 @@ pub use peers::{
     unfinished_posts, waiting_posts,
 };
 pub use queue::{
-    AfterRow, ConfiguredPool, Held, MemoryNeeds, PoolCounts, PoolRow, Pools, QueueHead,
-    QuotaWindowRow, SlotsUsed, StartTarget, UsageLimitRow, WaitedRun, after_for_retry, after_of,
-    announce_next, launch_candidates, live_times, measured_times, newest_follower, next_limit_end,
-    next_to_start, pool_rows, queued_up_to, quota_windows, slots_used, usage_limits, waited_runs,
+    AfterRow, ConfiguredPool, Held, MemoryNeeds, PoolRow, Pools, QueueHead, QuotaWindowRow,
+    SlotsUsed, StartTarget, UsageLimitRow, WaitedRun, after_for_retry, after_of, announce_next,
+    launch_candidates, live_times, measured_times, newest_follower, next_limit_end, next_to_start,
+    pool_rows, queued_up_to, quota_windows, slots_used, usage_limits, waited_runs,
 };
+pub use queue_counts::PoolCounts;
 pub use records::chat::{Chat, ChatEntry, ChatLink, Member, Revision};
 pub use records::request::{Group, Request};
 pub use records::run::{FenceState, RetryingSince, Run, Usage};
@@ -169,7 +171,7 @@ pub use place::StoreLocation;
 pub use policies_in_effect::{
     PoliciesInEffect, has_live_runs, policies_in_effect, source_in_effect,
 };
-use queue::QueueCounts;
+use queue_counts::QueueCounts;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -2,7 +2,6 @@
 
 mod after;
 mod claim;
-mod counts;
 mod limits;
 mod memory;
 mod place;
@@ -10,8 +9,6 @@ mod pools;
 
 pub use after::{AfterRow, WaitedRun, after_for_retry, after_of, newest_follower, waited_runs};
 pub use claim::{SlotsUsed, announce_next, launch_candidates, next_to_start, slots_used};
-pub use counts::PoolCounts;
-pub(in crate::store) use counts::{QueueChanges, QueueCounts};
 pub use limits::{QuotaWindowRow, UsageLimitRow, next_limit_end, quota_windows, usage_limits};
 pub use memory::{Held, MemoryNeeds};
 #[cfg(test)]

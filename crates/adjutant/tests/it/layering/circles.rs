@@ -66,19 +66,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
         &["chats", "messages", "peers", "search"],
     ),
     (
-        "adjutant-store",
-        "store",
-        &[
-            "events",
-            "queue",
-            "runs",
-            "tokens",
-            "tx",
-            "webhooks",
-            "workspaces",
-        ],
-    ),
-    (
         "adjutant-agent",
         "supervisor::attempt",
         &["finish", "input", "statements"],
