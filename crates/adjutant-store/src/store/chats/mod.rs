@@ -29,4 +29,5 @@ pub use turns::{
     NewTurn, Turn, TurnState, asked_by, hops_behind, next_turns, open_turns, open_turns_below,
     turn_by_id, turn_of_run, turns_running, turns_to_answer,
 };
+pub(in crate::store) use write::advance_read_cursor;
 pub use write::{NewChat, NewEntry};

@@ -1,7 +1,7 @@
 //! Changing chats. The transaction that adds an entry assigns its number, so entries are totally
 //! ordered without gaps.
 
-use super::read::{chat_by_id, entry_by_seq};
+use super::read::{chat_by_id, entry_by_seq, unread_before};
 use crate::store::db::{Connection, params};
 use crate::store::records::chat::{Chat, ChatEntry};
 use crate::store::{StoreError, Topic, Tx};
@@ -9,7 +9,7 @@ use adjutant_core::chat::{
     Budget, ChatId, ChatKind, EntryKind, Participant, Scope, WINDOW_CHARS_DEFAULT,
 };
 use adjutant_core::peer::SPEAKERS_MAX;
-use adjutant_core::{Denied, Principal, Time};
+use adjutant_core::{Denied, Time};
 
 /// The data of a new chat.
 #[derive(Debug, Clone)]
@@ -275,33 +275,6 @@ impl Tx<'_> {
         self.chat(chat)
     }
 
-    /// Advances a participant's read cursor over the entries `first` to `seq`, unless unread
-    /// entries of other authors precede them. It never moves back.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn read_chat(
-        &mut self,
-        chat: ChatId,
-        who: &Participant,
-        name: &str,
-        first: i64,
-        seq: i64,
-    ) -> Result<(), StoreError> {
-        if let Participant::Principal(Principal::Run(run)) = who {
-            self.deliver_entries(*run, chat, first, seq)?;
-        }
-        if super::unread_before(self.connection(), chat, &who.to_string(), first)? > 0 {
-            return Ok(());
-        }
-        self.prepare(
-            "INSERT INTO chat_members (chat, who, name, read_seq, seen_at) VALUES (?1, ?2, ?3, ?4, ?5)
-             ON CONFLICT (chat, who) DO UPDATE SET read_seq = larger(chat_members.read_seq, excluded.read_seq), seen_at = excluded.seen_at",
-        )?
-        .run(params![chat.0, who.to_string(), name, seq, self.now().0])?;
-        Ok(())
-    }
-
     /// Records that an entry mentions a participant.
     ///
     /// # Errors
@@ -319,4 +292,25 @@ impl Tx<'_> {
         self.notify(Topic::Mention(who.to_string()));
         Ok(())
     }
+}
+
+/// Advances a participant's read cursor over the entries `first` to `seq`, unless unread entries of
+/// other authors precede them. It never moves back.
+pub(in crate::store) fn advance_read_cursor(
+    tx: &mut Tx<'_>,
+    chat: ChatId,
+    who: &Participant,
+    name: &str,
+    first: i64,
+    seq: i64,
+) -> Result<(), StoreError> {
+    if unread_before(tx.connection(), chat, &who.to_string(), first)? > 0 {
+        return Ok(());
+    }
+    tx.prepare(
+        "INSERT INTO chat_members (chat, who, name, read_seq, seen_at) VALUES (?1, ?2, ?3, ?4, ?5)
+         ON CONFLICT (chat, who) DO UPDATE SET read_seq = larger(chat_members.read_seq, excluded.read_seq), seen_at = excluded.seen_at",
+    )?
+    .run(params![chat.0, who.to_string(), name, seq, tx.now().0])?;
+    Ok(())
 }

@@ -9,6 +9,7 @@ mod dependents;
 mod dispatch;
 mod limits;
 mod owners;
+mod reading;
 mod requests;
 mod runs;
 mod tokens;

@@ -60,11 +60,7 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
         "ops",
         &["answer_links", "notices", "webhooks"],
     ),
-    (
-        "adjutant-store",
-        "store",
-        &["chats", "messages", "peers", "search"],
-    ),
+    ("adjutant-store", "store", &["chats", "peers", "search"]),
     (
         "adjutant-agent",
         "supervisor::attempt",
