@@ -73,8 +73,8 @@ pub use chats::{
     chat_by_id, chat_by_pair, chats_newest, entries_after, entries_before, entries_changed,
     entries_last, entry_by_id, entry_by_key, entry_by_seq, export_of, hops_behind, member, members,
     mentions_of, newest_mention, newest_mention_elsewhere, newest_summary, next_turns, open_turns,
-    open_turns_below, participant_count, past_author, pinned_entries, reply_of, stats_of,
-    turn_by_id, turn_of_run, turns_running, turns_to_answer, unread, unread_before,
+    open_turns_below, participant_count, past_author, peer_speakers, pinned_entries, reply_of,
+    stats_of, turn_by_id, turn_of_run, turns_running, turns_to_answer, unread, unread_before,
 };
 pub use confirmed::ConfirmedNote;
 pub use conflicts::{

@@ -7,6 +7,8 @@ mod budgets;
 mod delegations;
 mod dependents;
 mod dispatch;
+mod entries;
+mod followed;
 mod limits;
 mod owners;
 mod reading;

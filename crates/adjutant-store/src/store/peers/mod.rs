@@ -9,9 +9,12 @@ pub use followed::{
     Followed, FollowedPage, RemoteEntry, followed_chat, followed_chats, followed_remote,
     has_followed,
 };
+pub(in crate::store) use followed::{is_current, set_position};
+pub(in crate::store) use outbox::take_posted;
 pub use outbox::{
     OutgoingPost, OutgoingState, next_post, posts_of, unfinished_posts, waiting_posts,
 };
+pub(in crate::store) use shares::note_peer_post;
 pub use shares::{Share, own_key, share_for, shared_with, shares_of};
 
 use super::{StoreError, Topic, Tx};

@@ -152,24 +152,23 @@ impl Tx<'_> {
         self.notify(Topic::Chat(chat));
         Ok(())
     }
+}
 
-    /// Removes the post that has become an entry, and returns it. `None`: there is none with this
-    /// key and text.
-    pub(super) fn take_posted(
-        &mut self,
-        chat: ChatId,
-        key: &str,
-        text: &str,
-    ) -> Result<Option<OutgoingPost>, StoreError> {
-        let sql = OutgoingPost::select(
-            "FROM peer_outbox WHERE key = ?1 AND chat = ?2 AND text = ?3 AND state <> 'refused'",
-        );
-        let found: Option<OutgoingPost> =
-            self.prepare(&sql)?.find_row(params![key, chat.0, text])?;
-        if let Some(post) = &found {
-            self.prepare("DELETE FROM peer_outbox WHERE no = ?1")?
-                .run([post.no])?;
-        }
-        Ok(found)
+/// Removes the post that has become an entry, and returns it. `None`: there is none with this key
+/// and text.
+pub(in crate::store) fn take_posted(
+    tx: &mut Tx<'_>,
+    chat: ChatId,
+    key: &str,
+    text: &str,
+) -> Result<Option<OutgoingPost>, StoreError> {
+    let sql = OutgoingPost::select(
+        "FROM peer_outbox WHERE key = ?1 AND chat = ?2 AND text = ?3 AND state <> 'refused'",
+    );
+    let found: Option<OutgoingPost> = tx.prepare(&sql)?.find_row(params![key, chat.0, text])?;
+    if let Some(post) = &found {
+        tx.prepare("DELETE FROM peer_outbox WHERE no = ?1")?
+            .run([post.no])?;
     }
+    Ok(found)
 }

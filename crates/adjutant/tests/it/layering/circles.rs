@@ -60,7 +60,7 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
         "ops",
         &["answer_links", "notices", "webhooks"],
     ),
-    ("adjutant-store", "store", &["chats", "peers", "search"]),
+    ("adjutant-store", "store", &["chats", "search"]),
     (
         "adjutant-agent",
         "supervisor::attempt",
