@@ -1,5 +1,5 @@
-//! Changes of runs, requests and budgets, with everything that follows from them. The modules of
-//! the tables below write their own rows and name what follows as steps; this one works the steps
+//! Changes of runs, requests, budgets and chats, with everything that follows from them. The modules
+//! of the tables below write their own rows and name what follows as steps; this one works the steps
 //! off in the same transaction, so that none of them calls another. Nothing below uses it.
 
 mod attempts;
@@ -9,6 +9,7 @@ mod dependents;
 mod dispatch;
 mod entries;
 mod followed;
+mod imports;
 mod limits;
 mod owners;
 mod reading;

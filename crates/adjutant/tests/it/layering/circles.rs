@@ -60,7 +60,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
         "ops",
         &["answer_links", "notices", "webhooks"],
     ),
-    ("adjutant-store", "store", &["chats", "search"]),
     (
         "adjutant-agent",
         "supervisor::attempt",
