@@ -1,8 +1,11 @@
 //! Queueing new runs.
 
+use crate::store::budgets::{open_budgets, plan_budget};
 use crate::store::db::params;
 use crate::store::events::first_line;
+use crate::store::queue::start_after;
 use crate::store::runs::{tree_size, write_spec};
+use crate::store::workspaces::add_workspace;
 use crate::store::{FenceState, NewWorkspace, Run, RunInput, StoreError, Topic, Tx, append_event};
 use adjutant_core::budget::Unmetered;
 use adjutant_core::pool::{AfterEnd, AfterFailed};
@@ -57,7 +60,8 @@ impl Tx<'_> {
     pub fn dispatch(&mut self, new: &NewRun) -> Result<Run, StoreError> {
         let name = self.name_for(new)?;
         let (parent, root) = self.place_in_tree(new)?;
-        let planned = self.plan_budget(
+        let planned = plan_budget(
+            self,
             parent,
             &new.budget,
             new.input.agent.name.as_str(),
@@ -65,9 +69,9 @@ impl Tx<'_> {
         )?;
         self.insert_run(new, &name, parent, root)?;
         self.insert_input(new)?;
-        self.open_budgets(new.id, &planned)?;
+        open_budgets(self, new.id, &planned)?;
         if let Some(workspace) = &new.workspace {
-            self.add_workspace(new.id, &name, workspace)?;
+            add_workspace(self, new.id, &name, workspace)?;
         }
         if let Some(fence) =
             FenceState::asked(new.input.agent.fence, new.fence_workspace.as_deref())
@@ -90,7 +94,7 @@ impl Tx<'_> {
         if new.after.is_empty() {
             Ok(run)
         } else {
-            self.start_after(&run, &new.after, new.after_failed)
+            start_after(self, &run, &new.after, new.after_failed)
         }
     }
 

@@ -5,6 +5,8 @@ use crate::store::chats::{
 };
 use crate::store::ledger::announced_entries;
 use crate::store::peers::note_peer_post;
+use crate::store::search::{index_again, note_entry, unindex_entry};
+use crate::store::webhooks::add_deliveries_of_entry;
 use crate::store::{ChatEntry, NewEntry, Run, StoreError, Topic, Tx, entry_by_id};
 use adjutant_core::chat::{ChatId, Participant, REMOVED_ANNOUNCEMENT};
 use adjutant_core::{PeerName, Time};
@@ -27,8 +29,8 @@ impl Tx<'_> {
         at: Time,
     ) -> Result<ChatEntry, StoreError> {
         let (seq, id) = insert_entry(self, chat, new, at)?;
-        self.note_entry(id, at)?;
-        self.add_deliveries_of_entry(id)?;
+        note_entry(self, id, at)?;
+        add_deliveries_of_entry(self, id)?;
         note_author(self, chat, new, seq)?;
         self.notify(Topic::Chat(chat));
         self.notify(Topic::Outbox);
@@ -63,9 +65,9 @@ impl Tx<'_> {
         by: Option<(&Participant, &str)>,
     ) -> Result<ChatEntry, StoreError> {
         keep_revision(self, entry)?;
-        self.unindex_entry(entry.id)?;
+        unindex_entry(self, entry.id)?;
         set_text(self, entry, text, by)?;
-        self.index_again(entry.id)?;
+        index_again(self, entry.id)?;
         note_change(self, entry)?;
         entry_of(self.connection(), entry.chat, entry.seq)
     }

@@ -5,6 +5,7 @@ use crate::store::chats::{
     abandoned_import, entries_to_remove, insert_imported, insert_revisions, remove_chat,
     remove_entry, shorten_import,
 };
+use crate::store::search::{note_entry, unindex_entry};
 use crate::store::{Imported, StoreError, Tx};
 use adjutant_core::SteadyTime;
 use adjutant_core::chat::ChatId;
@@ -17,7 +18,7 @@ impl Tx<'_> {
     pub fn import_entry(&mut self, chat: ChatId, imported: &Imported) -> Result<(), StoreError> {
         let Imported { entry, revisions } = imported;
         let id = insert_imported(self, chat, entry)?;
-        self.note_entry(id, entry.at)?;
+        note_entry(self, id, entry.at)?;
         insert_revisions(self, id, revisions)
     }
 
@@ -32,7 +33,7 @@ impl Tx<'_> {
         };
         let newest = entries_to_remove(self.connection(), chat)?;
         for (id, _) in &newest {
-            self.unindex_entry(*id)?;
+            unindex_entry(self, *id)?;
             remove_entry(self, *id)?;
         }
         match newest.last() {

@@ -4,6 +4,7 @@ use crate::store::chats::{
     chats_of_tree, is_pair_taken, leave_chats_of_others, moved_pair, replace_member, set_owner,
 };
 use crate::store::db::params;
+use crate::store::search::{index_chat_again, unindex_chat};
 use crate::store::{Run, StoreError, Topic, Tx, append_event};
 use adjutant_core::{Denied, EventKind, Principal, RunId};
 
@@ -82,9 +83,9 @@ impl Tx<'_> {
             {
                 continue;
             }
-            self.unindex_chat(chat)?;
+            unindex_chat(self, chat)?;
             set_owner(self, chat, &to, pair.as_deref())?;
-            self.index_chat_again(chat)?;
+            index_chat_again(self, chat)?;
             replace_member(self, chat, &from, &to, name)?;
             self.notify(Topic::Chat(chat));
         }

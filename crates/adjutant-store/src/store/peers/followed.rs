@@ -2,6 +2,7 @@
 //! of the last entry is the position after which the copy continues. A page of entries and the new
 //! position are one transaction.
 
+use super::outbox::refuse_waiting;
 use crate::store::db::{Connection, Record, params, row, select};
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::chat::{ChatId, EntryKind};
@@ -156,7 +157,7 @@ impl Tx<'_> {
     pub fn end_followed(&mut self, chat: ChatId, problem: &str) -> Result<(), StoreError> {
         self.prepare("UPDATE followed_chats SET ended = ?2 WHERE chat = ?1 AND ended IS NULL")?
             .run(params![chat.0, problem])?;
-        self.refuse_waiting(chat, problem)?;
+        refuse_waiting(self, chat, problem)?;
         self.notify(Topic::Peers);
         Ok(())
     }

@@ -20,6 +20,7 @@ pub use shares::{Share, own_key, share_for, shared_with, shares_of};
 use super::{StoreError, Topic, Tx};
 use crate::store::db::{self, Connection, Record, params, row, select};
 use adjutant_core::{PeerName, Time};
+use shares::note_shared;
 
 row! {
     /// One other hub.
@@ -190,7 +191,7 @@ impl Tx<'_> {
         self.prepare("DELETE FROM peers WHERE id = ?1")?
             .run([peer.id])?;
         for chat in shared {
-            self.note_shared(chat)?;
+            note_shared(self, chat)?;
         }
         self.notify(Topic::Peers);
         Ok(())

@@ -100,7 +100,7 @@ impl Tx<'_> {
             "INSERT INTO chat_shares (chat, peer, read_only) VALUES (?1, ?2, ?3) ON CONFLICT (chat, peer) DO UPDATE SET read_only = excluded.read_only",
         )?
         .run(params![chat.0, peer, read_only])?;
-        self.note_shared(chat.0)?;
+        note_shared(self, chat.0)?;
         self.notify(Topic::Peers);
         Ok(())
     }
@@ -112,18 +112,8 @@ impl Tx<'_> {
     pub fn unshare_chat(&mut self, chat: ChatId, peer: i64) -> Result<(), StoreError> {
         self.prepare("DELETE FROM chat_shares WHERE chat = ?1 AND peer = ?2")?
             .run(params![chat.0, peer])?;
-        self.note_shared(chat.0)?;
+        note_shared(self, chat.0)?;
         self.notify(Topic::Peers);
-        Ok(())
-    }
-
-    /// Records at a chat whether it is shared.
-    pub(super) fn note_shared(&self, chat: i64) -> Result<(), StoreError> {
-        self.prepare(
-            "UPDATE chats SET linked = CASE WHEN EXISTS (SELECT 1 FROM chat_shares WHERE chat = ?1) THEN 'shared' END
-             WHERE id = ?1 AND (linked IS NULL OR linked = 'shared')",
-        )?
-        .run([chat])?;
         Ok(())
     }
 
@@ -141,4 +131,14 @@ impl Tx<'_> {
             .find_row(params![peer.as_str(), key])?;
         message.map_or(Ok(None), |message| entry_by_id(self.connection(), message))
     }
+}
+
+/// Records at a chat whether it is shared.
+pub(super) fn note_shared(tx: &Tx<'_>, chat: i64) -> Result<(), StoreError> {
+    tx.prepare(
+        "UPDATE chats SET linked = CASE WHEN EXISTS (SELECT 1 FROM chat_shares WHERE chat = ?1) THEN 'shared' END
+         WHERE id = ?1 AND (linked IS NULL OR linked = 'shared')",
+    )?
+    .run([chat])?;
+    Ok(())
 }

@@ -13,3 +13,4 @@ pub(super) use listing::{due_requests, has_settled_since_stop, open_approvals_of
 pub(super) use lookup::request_by_child;
 pub use lookup::{has_requests, request_by_id, request_by_no, requests_together};
 pub use write::NewRequest;
+pub(in crate::store) use write::{withdraw_requests, write_states};

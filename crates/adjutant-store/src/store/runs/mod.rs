@@ -31,6 +31,7 @@ pub use directory::{
 };
 pub(in crate::store) use due::outlook;
 pub use due::{due_estimates, due_stopped, has_scheduled_work, next_until, paused_by_pressure};
+pub(in crate::store) use left::forget_left_with_token;
 pub use left::left_on_runner;
 #[cfg(test)]
 pub(in crate::store) use listing::statements_of_queued;
@@ -42,10 +43,11 @@ pub use lookup::{newest_run_names, run_by_id, run_by_ref};
 pub use parts::{RunParts, run_parts};
 pub use ports::ports_of;
 pub use reports::report_of;
+pub(in crate::store) use reports::supersede_report;
 pub(in crate::store) use spec::write_spec;
 pub use spec::{
     RunInput, RunTerms, acceptance_of, is_usage_of_last_call, permissions_of, run_input, run_terms,
 };
-pub(in crate::store) use tree::unrequested_answering_runs;
 pub use tree::{children_of, tree_size};
+pub(in crate::store) use tree::{notify_ancestors, unrequested_answering_runs};
 pub use unreadable::{signals_since, unreadable_blocks};
