@@ -62,9 +62,9 @@ pub use attention::{
     unknown_ends, unknown_ends_beyond, unnotified_bad_ends,
 };
 pub use budgets::{
-    BudgetRow, ModelTotals, announce_usage_stated, budgets_of, due_time_budgets, gate_usage_of,
-    has_budgets, has_grown, is_usage_awaited, is_usage_stated, next_time_budget, stated_budgets,
-    unfinished_below, unfinished_runs_below,
+    BudgetRow, ModelTotals, announce_usage_stated, budgets_of, check_budget_left, due_time_budgets,
+    gate_usage_of, has_budgets, has_grown, is_usage_awaited, is_usage_stated, next_time_budget,
+    raise_budgets, stated_budgets, unfinished_below, unfinished_runs_below,
 };
 pub(crate) use chats::chats_of_others;
 pub use chats::{

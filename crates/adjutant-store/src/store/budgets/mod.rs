@@ -6,6 +6,7 @@ mod read;
 mod unknown;
 mod usage;
 
+pub use raise::raise_budgets;
 pub use read::{
     BudgetRow, budgets_of, due_time_budgets, has_budgets, is_usage_awaited, next_time_budget,
     stated_budgets, unfinished_below, unfinished_runs_below,
@@ -34,17 +35,15 @@ pub(in crate::store) struct PlannedBudget {
     is_hard: bool,
 }
 
-impl Tx<'_> {
-    /// Refuses to resume a run while a budget on which it draws is used up.
-    ///
-    /// # Errors
-    /// `Denied::Budget`.
-    pub fn check_budget_left(&self, run: &Run) -> Result<(), StoreError> {
-        let rows = budgets_of(self.connection(), run.id, self.steady())?;
-        match check_left(rows.iter().map(|row| (row.kind, row.account))) {
-            Ok(()) => Ok(()),
-            Err(kind) => Err(used_up(self, &rows, kind)?.into()),
-        }
+/// Refuses to resume a run while a budget on which it draws is used up.
+///
+/// # Errors
+/// `Denied::Budget`.
+pub fn check_budget_left(tx: &Tx<'_>, run: &Run) -> Result<(), StoreError> {
+    let rows = budgets_of(tx.connection(), run.id, tx.steady())?;
+    match check_left(rows.iter().map(|row| (row.kind, row.account))) {
+        Ok(()) => Ok(()),
+        Err(kind) => Err(used_up(tx, &rows, kind)?.into()),
     }
 }
 

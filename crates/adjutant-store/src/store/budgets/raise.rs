@@ -36,37 +36,35 @@ fn lacks(above: &BudgetRow, amount: i64, taken: i64) -> Option<String> {
     })
 }
 
-impl Tx<'_> {
-    /// Raises the budgets on which a run draws, or creates one for it. Returns the runs whose
-    /// budgets have changed.
-    ///
-    /// # Errors
-    /// The budget above has less left, or the amount is too large.
-    pub fn raise_budgets(
-        &mut self,
-        run: &Run,
-        add: &Budget,
-        by: &str,
-    ) -> Result<Vec<RunId>, StoreError> {
-        let raises = plan_raises(self, run, add)?;
-        let mut holders = Vec::new();
-        for raise in raises {
-            holders.push(match raise {
-                Raise::Open(planned) => {
-                    open_budgets(self, run.id, &[planned])?;
-                    run.id
-                }
-                Raise::Change(raised) => change_budget(self, &raised, add.is_hard)?,
-            });
-        }
-        holders.sort_unstable_by_key(ToString::to_string);
-        holders.dedup();
-        for holder in &holders {
-            append_raise(self, *holder, add, by)?;
-        }
-        schedule_budget_check(self, run.id)?;
-        Ok(holders)
+/// Raises the budgets on which a run draws, or creates one for it. Returns the runs whose
+/// budgets have changed.
+///
+/// # Errors
+/// The budget above has less left, or the amount is too large.
+pub fn raise_budgets(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    add: &Budget,
+    by: &str,
+) -> Result<Vec<RunId>, StoreError> {
+    let raises = plan_raises(tx, run, add)?;
+    let mut holders = Vec::new();
+    for raise in raises {
+        holders.push(match raise {
+            Raise::Open(planned) => {
+                open_budgets(tx, run.id, &[planned])?;
+                run.id
+            }
+            Raise::Change(raised) => change_budget(tx, &raised, add.is_hard)?,
+        });
     }
+    holders.sort_unstable_by_key(ToString::to_string);
+    holders.dedup();
+    for holder in &holders {
+        append_raise(tx, *holder, add, by)?;
+    }
+    schedule_budget_check(tx, run.id)?;
+    Ok(holders)
 }
 
 fn plan_raises(tx: &Tx<'_>, run: &Run, add: &Budget) -> Result<Vec<Raise>, StoreError> {
