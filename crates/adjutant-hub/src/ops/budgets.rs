@@ -7,7 +7,7 @@ use crate::preset::Preset;
 use crate::protocol::ModelUsage;
 use crate::store::{
     BudgetRow, Connection, ModelTotals, Run, StoreError, Tx, budgets_of, is_usage_awaited,
-    is_usage_stated, run_by_id, run_input, stated_budgets, unfinished_runs_below,
+    is_usage_stated, raise_budgets, run_by_id, run_input, stated_budgets, unfinished_runs_below,
 };
 use crate::view::BudgetView;
 use adjutant_core::budget::{Price, Tokens, UNSTATED_TOKENS, Unmetered};
@@ -131,7 +131,7 @@ pub(in crate::ops) fn raise(
     add: &Budget,
 ) -> Result<Vec<RunId>, StoreError> {
     tx.may_refuse_late()?;
-    let holders = tx.raise_budgets(run, add, &who.to_string())?;
+    let holders = raise_budgets(tx, run, add, &who.to_string())?;
     for holder in &holders {
         if *who != Principal::Person {
             check_raised(tx, config, *holder, add)?;

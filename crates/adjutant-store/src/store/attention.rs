@@ -3,7 +3,8 @@
 //! [`adjutant_core::attention`] decides what counts as a stop or an end. The SQL conditions here
 //! are generated from it.
 
-use super::runs::{list, unfinished_with};
+use super::records::run::list;
+use super::runs::unfinished_with;
 use super::{Page, Run, StoreError, Tx, last_seq};
 use crate::store::db::{self, Connection, params};
 use adjutant_core::attention::{RunPhase, Shortfall, run_phase};

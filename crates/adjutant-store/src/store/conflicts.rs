@@ -1,7 +1,7 @@
 //! Pairs of isolated runs whose trees were compared, and the files in which they conflict.
 
 use super::ids::run_id;
-use super::runs::Run;
+use super::records::run::Run;
 use super::{StoreError, Topic, Tx, append_event};
 use crate::store::db::{Connection, Record, params, row};
 use adjutant_core::conflict::{PairChange, pair_change};
@@ -202,36 +202,36 @@ impl Tx<'_> {
                 )?;
                 self.touch(run.id, seq)
             }
-            PairChange::Conflict => self.notify_of_conflict(&run, &other, files),
+            PairChange::Conflict => notify_of_conflict(self, &run, &other, files),
         }
     }
+}
 
-    fn notify_of_conflict(
-        &mut self,
-        run: &Run,
-        other: &Run,
-        files: &[ConflictFile],
-    ) -> Result<(), StoreError> {
-        let names: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
-        let text = super::events::first_line(&format!("with {}: {}", other.name, names.join(", ")));
-        let seq: EventSeq = append_event(
-            self,
-            EventKind::RunConflict,
-            run.id,
-            &run.owner.to_string(),
-            None,
-            "hub",
-            &text,
-        )?;
-        self.touch(run.id, seq)?;
-        self.prepare("UPDATE runs SET conflict_seq = ?3 WHERE id IN (?1, ?2)")?
-            .run(params![run.id.to_string(), other.id.to_string(), seq.0])?;
-        if run.state.is_finished() {
-            // An owner that has been notified of the end is notified again, with the conflict.
-            self.prepare("UPDATE runs SET end_seq = ?2 WHERE id = ?1")?
-                .run(params![run.id.to_string(), seq.0])?;
-        }
-        self.notify(Topic::Run(other.id));
-        Ok(())
+fn notify_of_conflict(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    other: &Run,
+    files: &[ConflictFile],
+) -> Result<(), StoreError> {
+    let names: Vec<&str> = files.iter().map(|file| file.path.as_str()).collect();
+    let text = super::events::first_line(&format!("with {}: {}", other.name, names.join(", ")));
+    let seq: EventSeq = append_event(
+        tx,
+        EventKind::RunConflict,
+        run.id,
+        &run.owner.to_string(),
+        None,
+        "hub",
+        &text,
+    )?;
+    tx.touch(run.id, seq)?;
+    tx.prepare("UPDATE runs SET conflict_seq = ?3 WHERE id IN (?1, ?2)")?
+        .run(params![run.id.to_string(), other.id.to_string(), seq.0])?;
+    if run.state.is_finished() {
+        // An owner that has been notified of the end is notified again, with the conflict.
+        tx.prepare("UPDATE runs SET end_seq = ?2 WHERE id = ?1")?
+            .run(params![run.id.to_string(), seq.0])?;
     }
+    tx.notify(Topic::Run(other.id));
+    Ok(())
 }

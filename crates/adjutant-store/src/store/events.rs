@@ -3,6 +3,7 @@
 use super::ids::run_id;
 use super::{StoreError, Topic, Tx};
 use crate::store::db::{self, Connection, Record, params, row, select};
+use crate::store::webhooks::{add_deliveries, add_deliveries_of_pool};
 use adjutant_core::{
     EventKind, EventSeq, PoolName, Principal, RequestId, RunId, StopReason, Time, shorten,
 };
@@ -62,7 +63,7 @@ pub fn append(
         ],
     )?;
     let seq = EventSeq(seq);
-    tx.add_deliveries(seq, kind)?;
+    add_deliveries(tx, seq, kind)?;
     tx.notify(Topic::Run(run));
     if kind.changes_orders() {
         tx.notify(Topic::Orders(run));
@@ -106,7 +107,7 @@ pub(crate) fn append_of_pool(
         text
     ])?;
     tx.prepare("DELETE FROM pool_events WHERE seq <= (SELECT seq FROM pool_events ORDER BY seq DESC LIMIT 1 OFFSET ?1)")?.run([POOL_EVENTS_MAX])?;
-    tx.add_deliveries_of_pool(seq, kind)?;
+    add_deliveries_of_pool(tx, seq, kind)?;
     tx.notify(Topic::All);
     tx.notify(Topic::Outbox);
     Ok(())

@@ -201,7 +201,8 @@ impl Tx<'_> {
             terms.uses_max.map(|max| i64::try_from(max).unwrap_or(i64::MAX))
         ])?;
         let no = GrantNo(no);
-        self.record_grant(
+        record_grant(
+            self,
             EventKind::GrantGiven,
             &root,
             by,
@@ -260,7 +261,13 @@ impl Tx<'_> {
         ])?;
         if changed == 1 {
             let root = self.run(grant.root)?;
-            self.record_grant(EventKind::GrantRevoked, &root, by, &grant.no.to_string())?;
+            record_grant(
+                self,
+                EventKind::GrantRevoked,
+                &root,
+                by,
+                &grant.no.to_string(),
+            )?;
         }
         Ok(changed == 1)
     }
@@ -272,25 +279,25 @@ impl Tx<'_> {
     pub fn open_approvals_of_tree(&self, root: RunId) -> Result<Vec<Request>, StoreError> {
         super::requests::open_approvals_of_tree(self.connection(), root)
     }
+}
 
-    fn record_grant(
-        &mut self,
-        kind: EventKind,
-        root: &Run,
-        by: &Principal,
-        text: &str,
-    ) -> Result<(), StoreError> {
-        let seq = append_event(
-            self,
-            kind,
-            root.id,
-            &root.owner.to_string(),
-            None,
-            &by.to_string(),
-            text,
-        )?;
-        self.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?
-            .run(params![root.id.to_string(), seq.0, self.now().0])?;
-        Ok(())
-    }
+fn record_grant(
+    tx: &mut Tx<'_>,
+    kind: EventKind,
+    root: &Run,
+    by: &Principal,
+    text: &str,
+) -> Result<(), StoreError> {
+    let seq = append_event(
+        tx,
+        kind,
+        root.id,
+        &root.owner.to_string(),
+        None,
+        &by.to_string(),
+        text,
+    )?;
+    tx.prepare("UPDATE runs SET last_seq = ?2, updated_at = ?3 WHERE id = ?1")?
+        .run(params![root.id.to_string(), seq.0, tx.now().0])?;
+    Ok(())
 }

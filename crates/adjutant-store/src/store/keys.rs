@@ -124,7 +124,7 @@ impl Tx<'_> {
             return Ok(earlier);
         }
         let value = work(self)?;
-        self.store_reply(who, key, &value)?;
+        store_reply(self, who, key, &value)?;
         Ok(value)
     }
 
@@ -149,32 +149,8 @@ impl Tx<'_> {
             return again(self, earlier);
         }
         let value = work(self)?;
-        self.store_reply(who, key, &receipt(&value))?;
+        store_reply(self, who, key, &receipt(&value))?;
         Ok(value)
-    }
-
-    fn store_reply(
-        &self,
-        who: &Principal,
-        key: &Key,
-        reply: &impl Serialize,
-    ) -> Result<(), StoreError> {
-        let reply =
-            serde_json::to_string(reply).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-        self.prepare(
-            "INSERT INTO keys (key, principal, body_hash, reply, at) VALUES (?1, ?2, ?3, ?4, ?5)",
-        )?
-        .insert(
-            "no",
-            params![
-                key.key,
-                who.to_string(),
-                key.body_hash,
-                reply,
-                self.steady().0
-            ],
-        )?;
-        Ok(())
     }
 
     /// Removes keys that were used before `before`.
@@ -197,4 +173,28 @@ impl Tx<'_> {
             .run([])?;
         Ok(())
     }
+}
+
+fn store_reply(
+    tx: &Tx<'_>,
+    who: &Principal,
+    key: &Key,
+    reply: &impl Serialize,
+) -> Result<(), StoreError> {
+    let reply =
+        serde_json::to_string(reply).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    tx.prepare(
+        "INSERT INTO keys (key, principal, body_hash, reply, at) VALUES (?1, ?2, ?3, ?4, ?5)",
+    )?
+    .insert(
+        "no",
+        params![
+            key.key,
+            who.to_string(),
+            key.body_hash,
+            reply,
+            tx.steady().0
+        ],
+    )?;
+    Ok(())
 }

@@ -3,10 +3,10 @@
 
 use super::conflicts::pair;
 use super::ids::run_id;
-use super::runs::Run;
-use super::{StoreError, Topic, Tx, append_event, entry_by_id};
+use super::records::run::Run;
+use super::{StoreError, Topic, Tx, append_event};
 use crate::store::db::{Connection, params};
-use adjutant_core::chat::{LEDGER_KEY_PREFIX, REMOVED_ANNOUNCEMENT};
+use adjutant_core::chat::LEDGER_KEY_PREFIX;
 use adjutant_core::conflict::{PairChange, pair_change};
 use adjutant_core::ledger::{AnnouncedKind, Announcement, Overlap};
 use adjutant_core::{EventKind, Principal, RunId};
@@ -140,6 +140,21 @@ fn read_items(text: &str) -> Result<Vec<Overlap>, StoreError> {
     rows.into_iter().map(read).collect()
 }
 
+/// Lists the ids of the entries by which a run has announced something on boards.
+pub(super) fn announced_entries(
+    connection: &Connection,
+    run: &Run,
+) -> Result<Vec<i64>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT m.id FROM chats c JOIN chat_messages m ON m.chat = c.id AND m.key = ?2
+             WHERE c.owner = ?3 AND c.kind = 'board' AND m.author = ?1
+             UNION SELECT m.id FROM chat_members w JOIN chats c ON c.id = w.chat JOIN chat_messages m ON m.chat = c.id AND m.key = ?2
+             WHERE w.who = ?1 AND c.kind = 'board' AND m.author = ?1",
+        )?
+        .read_rows(params![Principal::Run(run.id).to_string(), format!("{LEDGER_KEY_PREFIX}{}", run.name), run.owner.to_string()])?)
+}
+
 /// What is new about the overlap of two runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OverlapChange {
@@ -150,30 +165,6 @@ pub enum OverlapChange {
 }
 
 impl Tx<'_> {
-    /// Removes a run's announcements from the boards. The entries stay without their text, because
-    /// entries are numbered.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(super) fn remove_from_boards(&mut self, run: &Run) -> Result<(), StoreError> {
-        let entries: Vec<i64> = self
-            .prepare(
-                "SELECT m.id FROM chats c JOIN chat_messages m ON m.chat = c.id AND m.key = ?2
-                 WHERE c.owner = ?3 AND c.kind = 'board' AND m.author = ?1
-                 UNION SELECT m.id FROM chat_members w JOIN chats c ON c.id = w.chat JOIN chat_messages m ON m.chat = c.id AND m.key = ?2
-                 WHERE w.who = ?1 AND c.kind = 'board' AND m.author = ?1",
-            )?
-            .read_rows(params![Principal::Run(run.id).to_string(), format!("{LEDGER_KEY_PREFIX}{}", run.name), run.owner.to_string()])?;
-        for id in entries {
-            if let Some(entry) = entry_by_id(self.connection(), id)? {
-                self.revise_entry(&entry, REMOVED_ANNOUNCEMENT, None)?;
-                self.prepare("DELETE FROM chat_revisions WHERE message = ?1")?
-                    .run([id])?;
-            }
-        }
-        Ok(())
-    }
-
     /// Replaces what a run has announced.
     ///
     /// # Errors

@@ -4,6 +4,8 @@ use super::events::append as append_event;
 use super::ids::run_id;
 use super::{Run, StoreError, Tx, workspace_of};
 use crate::store::db::{Connection, Record, params, row, select};
+use crate::store::undos::forget_undo;
+use crate::store::workspaces::set_workspace_state;
 use adjutant_core::merge::MergeMode;
 use adjutant_core::{EventKind, Principal, RunId, WorkspaceState};
 
@@ -177,9 +179,9 @@ impl Tx<'_> {
             }
             // A new branch is not merged into the user's yet.
             if merge.mode != MergeMode::Branch {
-                self.set_workspace_state(run, WorkspaceState::Merged)?;
+                set_workspace_state(self, run, WorkspaceState::Merged)?;
             }
-            self.append_run_event(EventKind::RunMerged, &self.run(run)?, &merge.by, text)?;
+            append_run_event(self, EventKind::RunMerged, &self.run(run)?, &merge.by, text)?;
         }
         Ok(())
     }
@@ -204,7 +206,7 @@ impl Tx<'_> {
         if workspace_of(self.connection(), merge.run)?
             .is_some_and(|workspace| workspace.state == WorkspaceState::Merged)
         {
-            self.set_workspace_state(merge.run, WorkspaceState::Ready)?;
+            set_workspace_state(self, merge.run, WorkspaceState::Ready)?;
         }
         Ok(())
     }
@@ -231,27 +233,27 @@ impl Tx<'_> {
         by: &Principal,
         text: &str,
     ) -> Result<(), StoreError> {
-        self.set_workspace_state(run.id, WorkspaceState::Discarded)?;
-        self.forget_undo(run.id)?;
-        self.append_run_event(EventKind::RunDiscarded, run, by, text)
+        set_workspace_state(self, run.id, WorkspaceState::Discarded)?;
+        forget_undo(self, run.id)?;
+        append_run_event(self, EventKind::RunDiscarded, run, by, text)
     }
+}
 
-    fn append_run_event(
-        &mut self,
-        kind: EventKind,
-        run: &Run,
-        by: &Principal,
-        text: &str,
-    ) -> Result<(), StoreError> {
-        let seq = append_event(
-            self,
-            kind,
-            run.id,
-            &run.owner.to_string(),
-            None,
-            &by.to_string(),
-            text,
-        )?;
-        self.touch(run.id, seq)
-    }
+fn append_run_event(
+    tx: &mut Tx<'_>,
+    kind: EventKind,
+    run: &Run,
+    by: &Principal,
+    text: &str,
+) -> Result<(), StoreError> {
+    let seq = append_event(
+        tx,
+        kind,
+        run.id,
+        &run.owner.to_string(),
+        None,
+        &by.to_string(),
+        text,
+    )?;
+    tx.touch(run.id, seq)
 }

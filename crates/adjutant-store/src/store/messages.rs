@@ -1,8 +1,8 @@
 //! Messages to a run, queued until they are delivered.
 
-use super::{Run, StoreError, Tx, append_event, entry_by_id};
+use super::{Run, StoreError, Tx, append_event};
 use crate::store::db::{Connection, params, row, select};
-use adjutant_core::chat::{ChatId, Participant, Receipt};
+use adjutant_core::chat::{ChatId, Receipt};
 use adjutant_core::{EventKind, Principal, RequestId, RunId, Time};
 
 /// Maximum number of undelivered messages of a run that other runs and chats cause.
@@ -142,6 +142,42 @@ pub fn receipts_of(connection: &Connection, entry: i64) -> Result<Vec<NoteReceip
     rows.into_iter().map(receipt).collect()
 }
 
+/// Reads the queued messages of a run that carry these entries of a chat.
+pub(super) fn messages_with_entries(
+    connection: &Connection,
+    run: RunId,
+    chat: ChatId,
+    first: i64,
+    last: i64,
+) -> Result<Vec<String>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT q.id FROM messages q JOIN chat_messages m ON m.id = q.entry
+             WHERE q.run = ?1 AND q.delivery = 'queued' AND m.chat = ?2 AND m.seq BETWEEN ?3 AND ?4",
+        )?
+        .read_rows(params![run.to_string(), chat.0, first, last])?)
+}
+
+/// Marks a queued message as delivered. Returns the chat entry that it carries, if any. `None`: it
+/// is not queued.
+pub(super) fn mark_delivered(
+    tx: &mut Tx<'_>,
+    run: RunId,
+    id: &str,
+    how: &'static str,
+) -> Result<Option<Option<i64>>, StoreError> {
+    Ok(tx
+        .prepare("UPDATE messages SET delivery = ?3, delivered_at = ?4 WHERE id = ?1 AND run = ?2 AND delivery = 'queued' RETURNING entry")?
+        .find_row(params![id, run.to_string(), how, tx.now().0])?)
+}
+
+/// Records that a run has read a message.
+pub(super) fn set_message_read(tx: &mut Tx<'_>, id: &str) -> Result<(), StoreError> {
+    tx.prepare("UPDATE messages SET read_at = coalesce(read_at, ?2) WHERE id = ?1")?
+        .run(params![id, tx.now().0])?;
+    Ok(())
+}
+
 impl Tx<'_> {
     /// Queues a message for a run.
     ///
@@ -234,72 +270,5 @@ impl Tx<'_> {
             "UPDATE messages SET read_at = ?2 WHERE run = ?1 AND note_of IS NOT NULL AND read_at IS NULL AND delivery <> 'queued'",
             (run.to_string(), self.now().0),
         )?)
-    }
-
-    /// Marks messages as delivered if the run has read their entries in the chat.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(super) fn deliver_entries(
-        &mut self,
-        run: RunId,
-        chat: ChatId,
-        first: i64,
-        last: i64,
-    ) -> Result<(), StoreError> {
-        let ids: Vec<String> = self
-            .prepare(
-                "SELECT q.id FROM messages q JOIN chat_messages m ON m.id = q.entry
-                 WHERE q.run = ?1 AND q.delivery = 'queued' AND m.chat = ?2 AND m.seq BETWEEN ?3 AND ?4",
-            )?
-            .read_rows(params![run.to_string(), chat.0, first, last])?;
-        if ids.is_empty() {
-            return Ok(());
-        }
-        let run = self.run(run)?;
-        self.deliver_messages(&run, &ids, "tool_result")?;
-        for id in ids {
-            self.prepare("UPDATE messages SET read_at = coalesce(read_at, ?2) WHERE id = ?1")?
-                .run(params![id, self.now().0])?;
-        }
-        Ok(())
-    }
-
-    /// Marks queued messages as delivered; repeating the call has no effect. A chat entry that a
-    /// message carries then counts as read.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn deliver_messages(
-        &mut self,
-        run: &Run,
-        ids: &[String],
-        how: &'static str,
-    ) -> Result<(), StoreError> {
-        for id in ids {
-            let delivered: Option<Option<i64>> = self
-                .prepare("UPDATE messages SET delivery = ?3, delivered_at = ?4 WHERE id = ?1 AND run = ?2 AND delivery = 'queued' RETURNING entry")?
-                .find_row(params![id, run.id.to_string(), how, self.now().0])?;
-            let Some(entry) = delivered else { continue };
-            if let Some(entry) = entry
-                .map(|entry| entry_by_id(self.connection(), entry))
-                .transpose()?
-                .flatten()
-            {
-                let reader = Participant::Principal(Principal::Run(run.id));
-                self.read_chat(entry.chat, &reader, &run.name, entry.seq, entry.seq)?;
-            }
-            let seq = append_event(
-                self,
-                EventKind::MessageDelivered,
-                run.id,
-                &run.owner.to_string(),
-                None,
-                "supervisor",
-                how,
-            )?;
-            self.touch(run.id, seq)?;
-        }
-        Ok(())
     }
 }

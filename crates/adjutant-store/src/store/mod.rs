@@ -31,6 +31,8 @@ mod peers;
 mod place;
 mod policies_in_effect;
 mod queue;
+mod queue_counts;
+mod records;
 mod repository_policies;
 mod requests;
 mod runs;
@@ -60,20 +62,19 @@ pub use attention::{
     unknown_ends, unknown_ends_beyond, unnotified_bad_ends,
 };
 pub use budgets::{
-    BudgetRow, ModelTotals, announce_usage_stated, budgets_of, due_time_budgets, gate_usage_of,
-    has_budgets, has_grown, is_usage_awaited, is_usage_stated, next_time_budget, stated_budgets,
-    unfinished_below, unfinished_runs_below,
+    BudgetRow, ModelTotals, announce_usage_stated, budgets_of, check_budget_left, due_time_budgets,
+    gate_usage_of, has_budgets, has_grown, is_usage_awaited, is_usage_stated, next_time_budget,
+    raise_budgets, stated_budgets, unfinished_below, unfinished_runs_below,
 };
 pub(crate) use chats::chats_of_others;
 pub use chats::{
-    Chat, ChatEntry, ChatLink, Export, Imported, Member, Mention, NewChat, NewEntry, NewTurn,
-    ParticipantRow, Revision, Stats, Turn, TurnState, Turns, agents_in, asked_by, board_entries,
-    board_size, boards, branches_of, changes_of, chat_by_id, chat_by_pair, chats_newest,
-    entries_after, entries_before, entries_changed, entries_last, entry_by_id, entry_by_key,
-    entry_by_seq, export_of, hops_behind, member, members, mentions_of, newest_mention,
-    newest_mention_elsewhere, newest_summary, next_turns, open_turns, open_turns_below,
-    participant_count, past_author, pinned_entries, reply_of, stats_of, turn_by_id, turn_of_run,
-    turns_running, turns_to_answer, unread, unread_before,
+    Export, Imported, Mention, NewChat, NewEntry, NewTurn, ParticipantRow, Stats, Turn, TurnState,
+    Turns, agents_in, asked_by, board_entries, board_size, boards, branches_of, changes_of,
+    chat_by_id, chat_by_pair, chats_newest, entries_after, entries_before, entries_changed,
+    entries_last, entry_by_id, entry_by_key, entry_by_seq, export_of, hops_behind, member, members,
+    mentions_of, newest_mention, newest_mention_elsewhere, newest_summary, next_turns, open_turns,
+    open_turns_below, participant_count, past_author, peer_speakers, pinned_entries, reply_of,
+    stats_of, turn_by_id, turn_of_run, turns_running, turns_to_answer, unread, unread_before,
 };
 pub use confirmed::ConfirmedNote;
 pub use conflicts::{
@@ -90,6 +91,7 @@ pub use events::{
     Event, EventSubject, append as append_event, changed_runs, events_after, has_event, last_seq,
     last_stop, signals_of,
 };
+pub use flows::NewRun;
 pub use grants::{Grant, NewGrant, answers_by_rules, grant_by_no, grants};
 pub use handover::{open_request, settled_request};
 pub use keys::{KEYS_KEPT_MS, Key, is_key_stored, is_key_used, stored_reply};
@@ -110,29 +112,32 @@ pub use peers::{
     unfinished_posts, waiting_posts,
 };
 pub use queue::{
-    AfterRow, ConfiguredPool, Held, MemoryNeeds, PoolCounts, PoolRow, Pools, QueueHead,
-    QuotaWindowRow, SlotsUsed, StartTarget, UsageLimitRow, WaitedRun, after_for_retry, after_of,
-    announce_next, launch_candidates, live_times, measured_times, newest_follower, next_limit_end,
-    next_to_start, pool_rows, queued_up_to, quota_windows, slots_used, usage_limits, waited_runs,
+    AfterRow, ConfiguredPool, Held, MemoryNeeds, PoolRow, Pools, QueueHead, QuotaWindowRow,
+    SlotsUsed, StartTarget, UsageLimitRow, WaitedRun, after_for_retry, after_of, announce_next,
+    launch_candidates, live_times, measured_times, newest_follower, next_limit_end, next_to_start,
+    pool_rows, queued_up_to, quota_windows, slots_used, usage_limits, waited_runs,
 };
+pub use queue_counts::PoolCounts;
+pub use records::chat::{Chat, ChatEntry, ChatLink, Member, Revision};
+pub use records::request::{Group, Request};
+pub use records::run::{FenceState, RetryingSince, Run, Usage};
 pub use repository_policies::repository_policies_of;
 pub use requests::{
-    Group, NewRequest, Request, RequestsOf, WaitingRequest, has_requests, newest_approvals,
-    newest_of, open_below, request_by_id, request_by_no, requests_of, requests_page,
-    requests_together, undelivered_of, unread_of, unsettled_of, waiting_requests,
+    NewRequest, RequestsOf, WaitingRequest, has_requests, newest_approvals, newest_of, open_below,
+    request_by_id, request_by_no, requests_of, requests_page, requests_together, undelivered_of,
+    unread_of, unsettled_of, waiting_requests,
 };
 pub use runs::{
-    AlternativeAgent, AttemptRow, Counts, EndRow, FenceState, FinishedPosition, HostLease,
-    HostedAttempt, LiveInDir, MORE_COUNTED_MAX, NewRun, Page, RUNNER_UNWRITABLE, RetryingSince,
-    Run, RunInput, RunParts, RunTerms, Usage, acceptance_of, attempt_row, beside, children_of,
-    counts, current_host, due_estimates, due_stopped, failed_starts, fruitless_attempts,
-    has_scheduled_work, hosted_attempts, hosts_of, is_attempt_between, is_queue_longer,
-    is_usage_of_last_call, last_host, later_runs_in, left_on_runner, live_around, live_by_host,
-    live_in_dir, live_runs, mean_costs, newest_run_names, next_until, old_finished,
-    paused_by_pressure, permissions_of, ports_of, queued_with_alternatives, report_of, run_by_id,
-    run_by_ref, run_input, run_parts, run_terms, runner_name, runs_before, runs_beside,
-    runs_newest, runs_using_directory, signals_since, times_limited, tree_size, unreadable_blocks,
-    untried_agents, working_around, working_in,
+    AlternativeAgent, AttemptRow, Counts, EndRow, FinishedPosition, HostLease, HostedAttempt,
+    LiveInDir, MORE_COUNTED_MAX, Page, RUNNER_UNWRITABLE, RunInput, RunParts, RunTerms,
+    acceptance_of, attempt_row, beside, children_of, counts, current_host, due_estimates,
+    due_stopped, failed_starts, fruitless_attempts, has_scheduled_work, hosted_attempts, hosts_of,
+    is_attempt_between, is_queue_longer, is_usage_of_last_call, last_host, later_runs_in,
+    left_on_runner, live_around, live_by_host, live_in_dir, live_runs, mean_costs,
+    newest_run_names, next_until, old_finished, paused_by_pressure, permissions_of, ports_of,
+    queued_with_alternatives, report_of, run_by_id, run_by_ref, run_input, run_parts, run_terms,
+    runner_name, runs_before, runs_beside, runs_newest, runs_using_directory, signals_since,
+    times_limited, tree_size, unreadable_blocks, untried_agents, working_around, working_in,
 };
 pub use search::{
     Backlog, FoundText, Hit, MARK_BEGIN, MARK_END, Query, Source, has_unindexed_entries, search,
@@ -166,7 +171,7 @@ pub use place::StoreLocation;
 pub use policies_in_effect::{
     PoliciesInEffect, has_live_runs, policies_in_effect, source_in_effect,
 };
-use queue::QueueCounts;
+use queue_counts::QueueCounts;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -179,23 +179,6 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Revokes a token. Its hash is forgotten, and its connections are notified. Returns its name.
-    /// `None`: it was revoked already.
-    pub(in crate::store) fn forget_token(&mut self, id: i64) -> Result<Option<String>, StoreError> {
-        let name = self
-            .prepare("SELECT name FROM tokens WHERE id = ?1 AND revoked_at IS NULL")?
-            .find_row::<String>([id])?;
-        self.prepare("UPDATE tokens SET hash = NULL, resume = NULL, revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?
-            .run(params![id, self.now().0])?;
-        self.prepare(
-            "DELETE FROM tokens WHERE revoked_at IS NOT NULL
-             AND id NOT IN (SELECT id FROM tokens WHERE revoked_at IS NOT NULL ORDER BY revoked_at DESC, id DESC LIMIT ?1)",
-        )?
-        .run([REVOKED_KEPT])?;
-        self.notify(Topic::Tokens);
-        Ok(name)
-    }
-
     /// Records that a token was used.
     ///
     /// # Errors
@@ -208,4 +191,24 @@ impl Tx<'_> {
         .run(params![id, hour])?;
         Ok(())
     }
+}
+
+/// Revokes a token. Its hash is forgotten, and its connections are notified. Returns its name.
+/// `None`: it was revoked already.
+pub(in crate::store) fn forget_token(
+    tx: &mut Tx<'_>,
+    id: i64,
+) -> Result<Option<String>, StoreError> {
+    let name = tx
+        .prepare("SELECT name FROM tokens WHERE id = ?1 AND revoked_at IS NULL")?
+        .find_row::<String>([id])?;
+    tx.prepare("UPDATE tokens SET hash = NULL, resume = NULL, revoked_at = ?2 WHERE id = ?1 AND revoked_at IS NULL")?
+        .run(params![id, tx.now().0])?;
+    tx.prepare(
+        "DELETE FROM tokens WHERE revoked_at IS NOT NULL
+         AND id NOT IN (SELECT id FROM tokens WHERE revoked_at IS NOT NULL ORDER BY revoked_at DESC, id DESC LIMIT ?1)",
+    )?
+    .run([REVOKED_KEPT])?;
+    tx.notify(Topic::Tokens);
+    Ok(name)
 }

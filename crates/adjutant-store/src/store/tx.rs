@@ -1,11 +1,14 @@
 //! One transaction: the connection, the time, and the subscriptions to notify after the commit.
 
+use super::StoreError;
 use super::db::{self, Connection, Statement};
-use super::queue::QueueChanges;
-use super::{Request, StoreError, Topic};
+use super::queue_counts::QueueChanges;
+use super::records::request::Request;
+use super::records::run::Run;
+use super::wake_ups::Topic;
 use adjutant_core::cascade::Step;
 use adjutant_core::signal::{SignalKind, Source};
-use adjutant_core::{Moment, SteadyTime, Time};
+use adjutant_core::{Moment, RunState, SteadyTime, Time};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
@@ -36,7 +39,7 @@ pub struct Tx<'a> {
     /// What follows from a change, until the flow takes it.
     steps: Vec<Step>,
     /// What the transaction changes in the numbers of queued runs.
-    pub(super) queue: QueueChanges,
+    queue: QueueChanges,
     /// The signal whose effects are recorded.
     signal: Option<(&'static str, &'static str)>,
     /// The kinds of events that receivers of webhooks want, once they are known: a long transaction
@@ -154,6 +157,12 @@ impl<'a> Tx<'a> {
     /// Takes the steps that were named.
     pub(super) fn take_steps(&mut self) -> Vec<Step> {
         std::mem::take(&mut self.steps)
+    }
+
+    /// Notes in which state a run is, for the numbers of queued runs. `count`: 1 after a change, -1
+    /// before it, with the run as it is stored.
+    pub(super) fn note_queued(&mut self, run: &Run, state: RunState, count: i64) {
+        self.queue.note(run, state, count);
     }
 
     /// Ensures that deadlines are checked at this time at the latest.

@@ -1,7 +1,7 @@
 //! Undos that change a tree: the record from which a crash in between is reported.
 
 use super::events::append as append_event;
-use super::runs::list;
+use super::records::run::list;
 use super::{Run, StoreError, Tx};
 use crate::store::db::{Connection, Record, params, row, select};
 use adjutant_core::{EventKind, Principal, RunId};
@@ -88,7 +88,7 @@ impl Tx<'_> {
         )?
         .run(params![run.to_string(), to, before, is_forced])?;
         let run = self.run(*run)?;
-        self.append_undo_event(EventKind::RunUndone, &run, &by.to_string(), text)
+        append_undo_event(self, EventKind::RunUndone, &run, &by.to_string(), text)
     }
 
     /// Records that the undo of a run is complete.
@@ -97,12 +97,13 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn finish_undo(&mut self, run: RunId) -> Result<(), StoreError> {
         let was_interrupted = interrupted_undo(self.connection(), run)?;
-        self.forget_undo(run)?;
+        forget_undo(self, run)?;
         // A repeated call has completed it.
         match was_interrupted {
             Some(Undo { to, .. }) => {
                 let run = self.run(run)?;
-                self.append_undo_event(
+                append_undo_event(
+                    self,
                     EventKind::RunUndone,
                     &run,
                     "hub",
@@ -135,29 +136,29 @@ impl Tx<'_> {
                 undo.to,
                 undo.completing_command(&run.name)
             );
-            self.append_undo_event(EventKind::RunUndoInterrupted, &run, "hub", &text)?;
+            append_undo_event(self, EventKind::RunUndoInterrupted, &run, "hub", &text)?;
         }
         Ok(())
     }
+}
 
-    /// Removes the record of a run's undo, for example with its workspace.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(super) fn forget_undo(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.prepare("DELETE FROM undos WHERE run_id = ?1")?
-            .run([run.to_string()])?;
-        Ok(())
-    }
+/// Removes the record of a run's undo, for example with its workspace.
+///
+/// # Errors
+/// A failure of the store.
+pub(in crate::store) fn forget_undo(tx: &mut Tx<'_>, run: RunId) -> Result<(), StoreError> {
+    tx.prepare("DELETE FROM undos WHERE run_id = ?1")?
+        .run([run.to_string()])?;
+    Ok(())
+}
 
-    fn append_undo_event(
-        &mut self,
-        kind: EventKind,
-        run: &Run,
-        by: &str,
-        text: &str,
-    ) -> Result<(), StoreError> {
-        let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, text)?;
-        self.touch(run.id, seq)
-    }
+fn append_undo_event(
+    tx: &mut Tx<'_>,
+    kind: EventKind,
+    run: &Run,
+    by: &str,
+    text: &str,
+) -> Result<(), StoreError> {
+    let seq = append_event(tx, kind, run.id, &run.owner.to_string(), None, by, text)?;
+    tx.touch(run.id, seq)
 }

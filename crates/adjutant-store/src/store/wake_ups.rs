@@ -2,7 +2,7 @@
 //! commit, and reads again when it is woken. A wake-up carries no data except a settled request,
 //! which never changes again.
 
-use super::Request;
+use super::records::request::Request;
 use adjutant_core::chat::ChatId;
 use adjutant_core::{RequestId, RunId};
 use std::collections::HashMap;

@@ -135,43 +135,6 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds an event to the outbox for every receiver that wants its kind.
-    pub(super) fn add_deliveries(
-        &self,
-        event: EventSeq,
-        kind: EventKind,
-    ) -> Result<(), StoreError> {
-        // Most events concern no webhook.
-        if self
-            .wanted_events(WANTED)
-            .is_some_and(|wanted| !wanted.iter().any(|wanted| wanted == kind.word()))
-        {
-            return Ok(());
-        }
-        Ok(self.connection().run_if(
-            "SELECT 1 FROM webhook_events w WHERE w.kind = ?1 AND ?2 > 0",
-            "INSERT INTO outbox (id, url, kind, at, run, request, by, text)
-             SELECT random_id(), w.url, e.kind, e.at, e.run, e.request, e.by, e.text
-             FROM webhook_events w CROSS JOIN events e WHERE w.kind = ?1 AND e.seq = ?2",
-            (kind.word(), event.0),
-        )?)
-    }
-
-    /// The same for an event of a pool.
-    pub(super) fn add_deliveries_of_pool(
-        &self,
-        event: EventSeq,
-        kind: EventKind,
-    ) -> Result<(), StoreError> {
-        self.prepare(
-            "INSERT INTO outbox (id, url, kind, at, by, text)
-             SELECT random_id(), w.url, e.kind, e.at, e.by, e.text
-             FROM webhook_events w CROSS JOIN pool_events e WHERE w.kind = ?1 AND e.seq = ?2",
-        )?
-        .run(params![kind.word(), event.0])?;
-        Ok(())
-    }
-
     /// Returns the end of the outbox.
     ///
     /// # Errors
@@ -190,18 +153,6 @@ impl Tx<'_> {
     pub fn drop_deliveries_after(&mut self, end: i64, kind: EventKind) -> Result<(), StoreError> {
         self.prepare("DELETE FROM outbox WHERE no > ?1 AND kind = ?2")?
             .run(params![end, kind.word()])?;
-        Ok(())
-    }
-
-    /// Adds a chat entry to the outbox for every receiver that wants entries.
-    pub(super) fn add_deliveries_of_entry(&self, entry: i64) -> Result<(), StoreError> {
-        self.prepare(
-            "INSERT INTO outbox (id, url, kind, at, entry, by, text)
-             SELECT random_id(), w.url, w.kind, m.at, m.id, m.author, ''
-             FROM webhook_events w CROSS JOIN chat_messages m JOIN chats c ON c.id = m.chat
-             WHERE w.kind = 'chat.message' AND m.id = ?1 AND c.imported = 0",
-        )?
-        .run([entry])?;
         Ok(())
     }
 
@@ -282,6 +233,55 @@ impl Tx<'_> {
         }
         Ok(())
     }
+}
+
+/// Adds an event to the outbox for every receiver that wants its kind.
+pub(in crate::store) fn add_deliveries(
+    tx: &Tx<'_>,
+    event: EventSeq,
+    kind: EventKind,
+) -> Result<(), StoreError> {
+    // Most events concern no webhook.
+    if tx
+        .wanted_events(WANTED)
+        .is_some_and(|wanted| !wanted.iter().any(|wanted| wanted == kind.word()))
+    {
+        return Ok(());
+    }
+    Ok(tx.connection().run_if(
+        "SELECT 1 FROM webhook_events w WHERE w.kind = ?1 AND ?2 > 0",
+        "INSERT INTO outbox (id, url, kind, at, run, request, by, text)
+         SELECT random_id(), w.url, e.kind, e.at, e.run, e.request, e.by, e.text
+         FROM webhook_events w CROSS JOIN events e WHERE w.kind = ?1 AND e.seq = ?2",
+        (kind.word(), event.0),
+    )?)
+}
+
+/// The same for an event of a pool.
+pub(in crate::store) fn add_deliveries_of_pool(
+    tx: &Tx<'_>,
+    event: EventSeq,
+    kind: EventKind,
+) -> Result<(), StoreError> {
+    tx.prepare(
+        "INSERT INTO outbox (id, url, kind, at, by, text)
+         SELECT random_id(), w.url, e.kind, e.at, e.by, e.text
+         FROM webhook_events w CROSS JOIN pool_events e WHERE w.kind = ?1 AND e.seq = ?2",
+    )?
+    .run(params![kind.word(), event.0])?;
+    Ok(())
+}
+
+/// Adds a chat entry to the outbox for every receiver that wants entries.
+pub(in crate::store) fn add_deliveries_of_entry(tx: &Tx<'_>, entry: i64) -> Result<(), StoreError> {
+    tx.prepare(
+        "INSERT INTO outbox (id, url, kind, at, entry, by, text)
+         SELECT random_id(), w.url, w.kind, m.at, m.id, m.author, ''
+         FROM webhook_events w CROSS JOIN chat_messages m JOIN chats c ON c.id = m.chat
+         WHERE w.kind = 'chat.message' AND m.id = ?1 AND c.imported = 0",
+    )?
+    .run([entry])?;
+    Ok(())
 }
 
 #[cfg(test)]

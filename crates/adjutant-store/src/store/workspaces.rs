@@ -200,44 +200,6 @@ pub fn unfinished_in(
 }
 
 impl Tx<'_> {
-    /// Records the workspace of a run that was dispatched in this transaction, and makes it the
-    /// run's working directory.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(super) fn add_workspace(
-        &mut self,
-        run: RunId,
-        name: &RunName,
-        new: &NewWorkspace,
-    ) -> Result<(), StoreError> {
-        let unusable = || Denied::invalid("cwd", "is not valid UTF-8");
-        let Workspace {
-            run,
-            isolation,
-            repository,
-            base,
-            branch,
-            changes,
-            path,
-            state,
-            spec,
-            preparation: _,
-        } = new.of(run, name).ok_or_else(unusable)?;
-        let cwd = Path::new(&path)
-            .join(&new.below)
-            .into_os_string()
-            .into_string()
-            .map_err(|_| unusable())?;
-        self.prepare("UPDATE runs SET cwd = ?2 WHERE id = ?1")?
-            .run([&run.to_string(), cwd.trim_end_matches('/')])?;
-        self.prepare(
-            "INSERT INTO workspaces (run_id, kind, repository, base, branch, path, state, changes, spec) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
-        )?
-        .run(params![run.to_string(), isolation.word(), repository, base, branch, path, state.word(), changes, SpecRow::text_of(&spec)?])?;
-        Ok(())
-    }
-
     /// Records the commit that the workspace of a run is created from, once, before the attempt
     /// that creates it starts.
     ///
@@ -259,20 +221,6 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records the state of a run's workspace.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(crate) fn set_workspace_state(
-        &mut self,
-        run: RunId,
-        state: WorkspaceState,
-    ) -> Result<(), StoreError> {
-        self.prepare("UPDATE workspaces SET state = ?2 WHERE run_id = ?1")?
-            .run([&run.to_string(), state.word()])?;
-        Ok(())
-    }
-
     /// Marks the workspace around a directory as ready: an attempt works in it. Merged and
     /// discarded ones, too, since it may change them again.
     ///
@@ -285,4 +233,56 @@ impl Tx<'_> {
         .run([cwd])?;
         Ok(())
     }
+}
+
+/// Records the workspace of a run that was dispatched in this transaction, and makes it the
+/// run's working directory.
+///
+/// # Errors
+/// A failure of the store.
+pub(in crate::store) fn add_workspace(
+    tx: &mut Tx<'_>,
+    run: RunId,
+    name: &RunName,
+    new: &NewWorkspace,
+) -> Result<(), StoreError> {
+    let unusable = || Denied::invalid("cwd", "is not valid UTF-8");
+    let Workspace {
+        run,
+        isolation,
+        repository,
+        base,
+        branch,
+        changes,
+        path,
+        state,
+        spec,
+        preparation: _,
+    } = new.of(run, name).ok_or_else(unusable)?;
+    let cwd = Path::new(&path)
+        .join(&new.below)
+        .into_os_string()
+        .into_string()
+        .map_err(|_| unusable())?;
+    tx.prepare("UPDATE runs SET cwd = ?2 WHERE id = ?1")?
+        .run([&run.to_string(), cwd.trim_end_matches('/')])?;
+    tx.prepare(
+        "INSERT INTO workspaces (run_id, kind, repository, base, branch, path, state, changes, spec) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+    )?
+    .run(params![run.to_string(), isolation.word(), repository, base, branch, path, state.word(), changes, SpecRow::text_of(&spec)?])?;
+    Ok(())
+}
+
+/// Records the state of a run's workspace.
+///
+/// # Errors
+/// A failure of the store.
+pub(in crate::store) fn set_workspace_state(
+    tx: &mut Tx<'_>,
+    run: RunId,
+    state: WorkspaceState,
+) -> Result<(), StoreError> {
+    tx.prepare("UPDATE workspaces SET state = ?2 WHERE run_id = ?1")?
+        .run([&run.to_string(), state.word()])?;
+    Ok(())
 }

@@ -4,7 +4,7 @@ use super::db::postgres::open::Replaced;
 use super::db::{Connection, Error};
 use super::error::Problem;
 use super::place::Access;
-use super::queue::{QueueChanges, QueueCounts};
+use super::queue_counts::{QueueChanges, QueueCounts};
 use super::steady::Saved;
 use super::{Request, StoreError, Topic, Tx, WakeUps};
 use crate::clock;

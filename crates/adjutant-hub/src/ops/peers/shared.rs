@@ -11,7 +11,8 @@ use crate::protocol::peer::{
 };
 use crate::store::{
     Chat, ChatEntry, Connection, NewEntry, Peer, StoreError, Topic, changes_of, chat_by_id,
-    entries_after, entries_changed, entry_by_seq, own_key, peer_by_token, share_for, shared_with,
+    entries_after, entries_changed, entry_by_seq, own_key, peer_by_token, peer_speakers, share_for,
+    shared_with,
 };
 use adjutant_core::chat::{ChatId, EntryKind, Participant, checked_message};
 use adjutant_core::peer::{PeerParticipant, SPEAKERS_MAX, Speaker};
@@ -122,7 +123,7 @@ impl Ops {
                 Err(error) => return Err(error),
             };
             let who = entry.author.to_string();
-            let (speakers, is_known) = tx.peer_speakers(chat.id, &peer.name, &who)?;
+            let (speakers, is_known) = peer_speakers(tx.connection(), chat.id, &peer.name, &who)?;
             if !is_known && speakers >= SPEAKERS_MAX {
                 let limit = Denied::Limit {
                     what: "participants of one hub in a chat",

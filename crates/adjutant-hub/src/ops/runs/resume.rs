@@ -4,7 +4,7 @@ use crate::config::{Config, Home};
 use crate::ops::budgets::{raise, stated_budget};
 use crate::ops::checks::check_size;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Run, StoreError, Tx};
+use crate::store::{Run, StoreError, Tx, check_budget_left};
 use crate::view::{Resume, RunView, Word};
 use adjutant_core::checkpoint::{Checkpoint, Choice, choices};
 use adjutant_core::run::Retention;
@@ -187,7 +187,7 @@ pub(super) fn resume_stopped(
         // Resuming a run by hand tries the agent at once.
         tx.clear_usage_limit(&run.agent, tx.now())?;
     }
-    tx.check_budget_left(run)?;
+    check_budget_left(tx, run)?;
     tx.set_credentials(run.id, credentials)?;
     tx.advance(run, RunEvent::Resumed, retention, &who.to_string(), text)?;
     Ok(())

@@ -1,7 +1,9 @@
 //! Usage that agents and the gate report as totals. Only their growth is charged.
 
+use super::charge;
+use super::unknown::count_unknown;
 use crate::store::db::{Connection, params};
-use crate::store::runs::Usage;
+use crate::store::records::run::Usage;
 use crate::store::{Run, StoreError, Tx};
 use adjutant_core::budget::{AMOUNT_MAX, Price, STATED_COST_MICROS_MAX, Tokens, UNSTATED_TOKENS};
 use adjutant_core::cascade::Step;
@@ -346,193 +348,193 @@ impl Growth {
     }
 }
 
-impl Tx<'_> {
-    /// Records the totals that a run's agent reports, and charges their growth. Uses `price` if the
-    /// agent reports no cost. Ignores implausible, smaller and repeated totals, and those of an
-    /// agent with a gate. `is_over`: the run has ended by itself, and is not to be stopped.
-    pub(in crate::store) fn record_usage(
-        &mut self,
-        run: &Run,
-        stated: &Usage,
-        price: Option<Price>,
-        is_over: bool,
-    ) -> Result<(), StoreError> {
-        let Some(tokens) = plausible_tokens(stated) else {
-            tracing::warn!(run = %run.id, ?stated, "a statement of usage that cannot be true has no effect");
-            return Ok(());
-        };
-        if gate_usage_of(self.connection(), run.id, run.attempt)?.is_some() {
-            return Ok(());
-        }
-        let known = self.known_totals(run, stated.cached_in_input)?;
-        let statement = Statement {
-            attempt: run.attempt,
-            session: run.session.as_deref(),
-            usage: stated,
-            tokens,
-        };
-        let (row, growth) = statement.growth_since(&known, price);
-        self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?
-            .run(params![run.id.to_string(), json(&row)?])?;
-        self.add_growth(run.id, &growth, is_over.then_some(run.id))
+/// Records the totals that a run's agent reports, and charges their growth. Uses `price` if the
+/// agent reports no cost. Ignores implausible, smaller and repeated totals, and those of an
+/// agent with a gate. `is_over`: the run has ended by itself, and is not to be stopped.
+pub(in crate::store) fn record_usage(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    stated: &Usage,
+    price: Option<Price>,
+    is_over: bool,
+) -> Result<(), StoreError> {
+    let Some(tokens) = plausible_tokens(stated) else {
+        tracing::warn!(run = %run.id, ?stated, "a statement of usage that cannot be true has no effect");
+        return Ok(());
+    };
+    if gate_usage_of(tx.connection(), run.id, run.attempt)?.is_some() {
+        return Ok(());
     }
+    let known = known_totals(tx, run, stated.cached_in_input)?;
+    let statement = Statement {
+        attempt: run.attempt,
+        session: run.session.as_deref(),
+        usage: stated,
+        tokens,
+    };
+    let (row, growth) = statement.growth_since(&known, price);
+    tx.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?
+        .run(params![run.id.to_string(), json(&row)?])?;
+    add_growth(tx, run.id, &growth, is_over.then_some(run.id))
+}
 
-    /// Sets the last reported totals of a run to those of the run whose session it continues.
-    pub(in crate::store) fn continue_usage(
-        &mut self,
-        run: RunId,
-        of: RunId,
-    ) -> Result<(), StoreError> {
-        let Some(totals) = totals_of(self.connection(), of)? else {
-            return Ok(());
-        };
-        let row = TotalsRow {
-            attempt: EARLIER_RUN,
-            ..totals
-        };
-        self.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?
-            .run(params![run.to_string(), json(&row)?])?;
-        Ok(())
-    }
+/// Sets the last reported totals of a run to those of the run whose session it continues.
+pub(in crate::store) fn continue_usage(
+    tx: &mut Tx<'_>,
+    run: RunId,
+    of: RunId,
+) -> Result<(), StoreError> {
+    let Some(totals) = totals_of(tx.connection(), of)? else {
+        return Ok(());
+    };
+    let row = TotalsRow {
+        attempt: EARLIER_RUN,
+        ..totals
+    };
+    tx.prepare("UPDATE runs SET usage_totals = ?2 WHERE id = ?1")?
+        .run(params![run.to_string(), json(&row)?])?;
+    Ok(())
+}
 
-    /// Reads the last reported totals. If gates have counted all usage so far, only its sum is
-    /// known.
-    fn known_totals(&self, run: &Run, cached_in_input: bool) -> Result<TotalsRow, StoreError> {
-        match (totals_of(self.connection(), run.id)?, run.usage) {
-            (Some(totals), _) => Ok(totals),
-            (None, None) => Ok(TotalsRow::default()),
-            (
-                None,
-                Some(Usage {
-                    input_tokens,
-                    cached_tokens: cached,
-                    output_tokens: output,
-                    cost_micros,
-                    ..
-                }),
-            ) => Ok(TotalsRow {
-                attempt: run.attempt.0.saturating_sub(1).max(1),
-                session: run.session.clone(),
-                input: if cached_in_input {
-                    input_tokens.saturating_sub(cached)
-                } else {
-                    input_tokens
-                },
-                cached,
-                output,
-                cost_micros: cost_micros.unwrap_or(0),
-                unpriced: 0,
+/// Reads the last reported totals. If gates have counted all usage so far, only its sum is
+/// known.
+fn known_totals(tx: &Tx<'_>, run: &Run, cached_in_input: bool) -> Result<TotalsRow, StoreError> {
+    match (totals_of(tx.connection(), run.id)?, run.usage) {
+        (Some(totals), _) => Ok(totals),
+        (None, None) => Ok(TotalsRow::default()),
+        (
+            None,
+            Some(Usage {
+                input_tokens,
+                cached_tokens: cached,
+                output_tokens: output,
+                cost_micros,
+                ..
             }),
+        ) => Ok(TotalsRow {
+            attempt: run.attempt.0.saturating_sub(1).max(1),
+            session: run.session.clone(),
+            input: if cached_in_input {
+                input_tokens.saturating_sub(cached)
+            } else {
+                input_tokens
+            },
+            cached,
+            output,
+            cost_micros: cost_micros.unwrap_or(0),
+            unpriced: 0,
+        }),
+    }
+}
+
+/// Records the totals that the gate has counted for an attempt, and charges their growth.
+/// `prices` has one entry for each total; `None`: no price is configured.
+pub(in crate::store) fn record_gate_usage(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    stated: &[ModelTotals],
+    prices: &[Option<Price>],
+) -> Result<(), StoreError> {
+    let before = gate_usage_of(tx.connection(), run.id, run.attempt)?;
+    let mut known = before.clone().unwrap_or_default();
+    let mut growth = Growth::default();
+    for (stated, price) in stated.iter().zip(prices) {
+        if stated.tokens.is_absurd() || stated.model.len() > MODEL_BYTES_MAX {
+            tracing::warn!(run = %run.id, ?stated, "a statement of usage that cannot be true has no effect");
+            continue;
+        }
+        if let Some(earlier) = entry_of(&mut known, &stated.model) {
+            growth.add_model(earlier, stated, *price);
+            earlier.raise_to(stated);
         }
     }
-
-    /// Records the totals that the gate has counted for an attempt, and charges their growth.
-    /// `prices` has one entry for each total; `None`: no price is configured.
-    pub(in crate::store) fn record_gate_usage(
-        &mut self,
-        run: &Run,
-        stated: &[ModelTotals],
-        prices: &[Option<Price>],
-    ) -> Result<(), StoreError> {
-        let before = gate_usage_of(self.connection(), run.id, run.attempt)?;
-        let mut known = before.clone().unwrap_or_default();
-        let mut growth = Growth::default();
-        for (stated, price) in stated.iter().zip(prices) {
-            if stated.tokens.is_absurd() || stated.model.len() > MODEL_BYTES_MAX {
-                tracing::warn!(run = %run.id, ?stated, "a statement of usage that cannot be true has no effect");
-                continue;
-            }
-            if let Some(earlier) = entry_of(&mut known, &stated.model) {
-                growth.add_model(earlier, stated, *price);
-                earlier.raise_to(stated);
-            }
-        }
-        if before.as_ref() == Some(&known) {
-            return Ok(());
-        }
-        growth.shown_input = growth
-            .tokens
-            .input
-            .saturating_add(growth.tokens.cache_write);
-        growth.is_priced = growth.cost_micros > 0;
-        let rows: Vec<ModelRow> = known.iter().map(ModelRow::of).collect();
-        self.prepare("UPDATE attempts SET gate_usage = ?3 WHERE run = ?1 AND n = ?2")?
-            .run(params![run.id.to_string(), run.attempt.0, json(&rows)?])?;
-        self.add_growth(run.id, &growth, None)?;
-        self.name_unknown_usage(run.id, &growth);
-        Ok(())
+    if before.as_ref() == Some(&known) {
+        return Ok(());
     }
+    growth.shown_input = growth
+        .tokens
+        .input
+        .saturating_add(growth.tokens.cache_write);
+    growth.is_priced = growth.cost_micros > 0;
+    let rows: Vec<ModelRow> = known.iter().map(ModelRow::of).collect();
+    tx.prepare("UPDATE attempts SET gate_usage = ?3 WHERE run = ?1 AND n = ?2")?
+        .run(params![run.id.to_string(), run.attempt.0, json(&rows)?])?;
+    add_growth(tx, run.id, &growth, None)?;
+    name_unknown_usage(tx, run.id, &growth);
+    Ok(())
+}
 
-    /// Names the run to stop, if it has a hard budget that the gate cannot enforce.
-    fn name_unknown_usage(&mut self, run: RunId, growth: &Growth) {
-        if growth.unpriced > 0 {
-            self.then(Step::StopIfUnknown {
+/// Names the run to stop, if it has a hard budget that the gate cannot enforce.
+fn name_unknown_usage(tx: &mut Tx<'_>, run: RunId, growth: &Growth) {
+    if growth.unpriced > 0 {
+        tx.then(Step::StopIfUnknown {
+            run,
+            kind: BudgetKind::Cost,
+            why: "the cost of its model is not known ([prices] in the configuration)".into(),
+        });
+    }
+    if growth.unstated > 0 {
+        for kind in [BudgetKind::Tokens, BudgetKind::Cost] {
+            tx.then(Step::StopIfUnknown {
                 run,
-                kind: BudgetKind::Cost,
-                why: "the cost of its model is not known ([prices] in the configuration)".into(),
+                kind,
+                why: "a response of its model states no usage".into(),
             });
         }
-        if growth.unstated > 0 {
-            for kind in [BudgetKind::Tokens, BudgetKind::Cost] {
-                self.then(Step::StopIfUnknown {
-                    run,
-                    kind,
-                    why: "a response of its model states no usage".into(),
-                });
-            }
-        }
     }
+}
 
-    fn add_growth(
-        &mut self,
-        run: RunId,
-        growth: &Growth,
-        except: Option<RunId>,
-    ) -> Result<(), StoreError> {
-        let Growth {
-            tokens,
-            shown_input,
-            cost_micros,
-            is_priced,
-            unpriced,
-            is_cost_stated,
-            unstated,
-            floor_cost_micros,
-        } = growth;
-        let is_cost_known = *is_cost_stated || *is_priced;
-        self.prepare(
-            "UPDATE runs SET input_tokens = smaller(coalesce(input_tokens, 0) + ?2, ?8), cached_tokens = smaller(coalesce(cached_tokens, 0) + ?3, ?8),
-             output_tokens = smaller(coalesce(output_tokens, 0) + ?4, ?8),
-             cost_micros = CASE WHEN ?5 = 1 THEN smaller(coalesce(cost_micros, 0) + ?6, ?8) ELSE cost_micros END,
-             unpriced_tokens = larger(0, smaller(unpriced_tokens + ?7, ?8)), is_priced = larger(is_priced, ?9) WHERE id = ?1",
-        )?
-        .run(params![
-            run.to_string(),
-            signed(*shown_input),
-            signed(tokens.cached),
-            signed(tokens.output),
-            is_cost_known,
-            cost_micros,
-            unpriced,
-            AMOUNT_MAX,
-            is_priced
-        ])?;
-        self.count_unknown(run, BudgetKind::Tokens, signed(*unstated), 0)?;
-        self.count_unknown(run, BudgetKind::Cost, signed(*unstated), *unpriced)?;
-        let floor = signed(unstated.saturating_mul(UNSTATED_TOKENS));
-        self.charge(
-            run,
-            BudgetKind::Tokens,
-            tokens.charged().saturating_add(floor),
-            except,
-        )?;
-        self.charge(
-            run,
-            BudgetKind::Cost,
-            cost_micros.saturating_add(*floor_cost_micros),
-            except,
-        )
-    }
+fn add_growth(
+    tx: &mut Tx<'_>,
+    run: RunId,
+    growth: &Growth,
+    except: Option<RunId>,
+) -> Result<(), StoreError> {
+    let Growth {
+        tokens,
+        shown_input,
+        cost_micros,
+        is_priced,
+        unpriced,
+        is_cost_stated,
+        unstated,
+        floor_cost_micros,
+    } = growth;
+    let is_cost_known = *is_cost_stated || *is_priced;
+    tx.prepare(
+        "UPDATE runs SET input_tokens = smaller(coalesce(input_tokens, 0) + ?2, ?8), cached_tokens = smaller(coalesce(cached_tokens, 0) + ?3, ?8),
+         output_tokens = smaller(coalesce(output_tokens, 0) + ?4, ?8),
+         cost_micros = CASE WHEN ?5 = 1 THEN smaller(coalesce(cost_micros, 0) + ?6, ?8) ELSE cost_micros END,
+         unpriced_tokens = larger(0, smaller(unpriced_tokens + ?7, ?8)), is_priced = larger(is_priced, ?9) WHERE id = ?1",
+    )?
+    .run(params![
+        run.to_string(),
+        signed(*shown_input),
+        signed(tokens.cached),
+        signed(tokens.output),
+        is_cost_known,
+        cost_micros,
+        unpriced,
+        AMOUNT_MAX,
+        is_priced
+    ])?;
+    count_unknown(tx, run, BudgetKind::Tokens, signed(*unstated), 0)?;
+    count_unknown(tx, run, BudgetKind::Cost, signed(*unstated), *unpriced)?;
+    let floor = signed(unstated.saturating_mul(UNSTATED_TOKENS));
+    charge(
+        tx,
+        run,
+        BudgetKind::Tokens,
+        tokens.charged().saturating_add(floor),
+        except,
+    )?;
+    charge(
+        tx,
+        run,
+        BudgetKind::Cost,
+        cost_micros.saturating_add(*floor_cost_micros),
+        except,
+    )
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! Boards: entries by key, with versions.
 
 use super::read::{chats, entries};
-use super::{Chat, ChatEntry};
 use crate::store::StoreError;
 use crate::store::db::{Connection, params};
+use crate::store::records::chat::{Chat, ChatEntry};
 use adjutant_core::Principal;
 use adjutant_core::chat::{
     BOARD_ENTRIES_MAX, ChatId, LEDGER_KEY_PREFIX, REMOVED_ANNOUNCEMENT, Viewer,

@@ -1,9 +1,11 @@
 //! Lossless export and import of chats.
 
-use super::{Chat, ChatEntry, Member, Revision, chat_by_id, entries_after, members, revisions_of};
+use super::entries::remove_revisions;
+use super::read::{chat_by_id, entries_after, members, revisions_of};
 use crate::store::db::{Connection, params};
+use crate::store::records::chat::{Chat, ChatEntry, Member, Revision};
 use crate::store::{StoreError, Topic, Tx};
-use adjutant_core::chat::ChatId;
+use adjutant_core::chat::{ChatId, EntryKind};
 use adjutant_core::{Denied, SteadyTime};
 
 /// Maximum number of entries of an abandoned import that one transaction removes, so that other
@@ -107,81 +109,6 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Adds an entry to an imported chat, unchanged.
-    ///
-    /// # Errors
-    /// The entry is not the next one.
-    pub fn import_entry(&mut self, chat: ChatId, imported: &Imported) -> Result<(), StoreError> {
-        let Imported { entry, revisions } = imported;
-        let ChatEntry {
-            id: _,
-            chat: _,
-            seq,
-            kind,
-            author,
-            name,
-            label,
-            text,
-            at,
-            reply_to,
-            hops,
-            pinned,
-            revision,
-            edited_at,
-            key,
-        } = entry;
-        let moved = self
-            .prepare(
-                "UPDATE chats SET last_seq = ?2, said = said + ?3, summary_seq = CASE WHEN ?4 = 1 THEN ?2 ELSE summary_seq END
-                 WHERE id = ?1 AND importing >= 0 AND last_seq < ?2",
-            )?
-            .execute(params![chat.0, seq, i64::from(kind.is_conversation()), *kind == adjutant_core::chat::EntryKind::Summary])?;
-        if moved != 1 {
-            return Err(Denied::invalid(
-                "seq",
-                format!("entry {seq} is not the next one of an imported chat"),
-            )
-            .into());
-        }
-        let id = self
-            .prepare(
-                "INSERT INTO chat_messages (chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-            )?
-            .insert(
-                "id",
-                params![
-                    chat.0,
-                    seq,
-                    kind.word(),
-                    author.to_string(),
-                    name,
-                    label,
-                    text,
-                    at.0,
-                    reply_to,
-                    hops,
-                    pinned,
-                    revision,
-                    edited_at.map(|at| at.0),
-                    key
-                ],
-            )?;
-        self.note_entry(id, *at)?;
-        for Revision {
-            revision,
-            author,
-            name,
-            text,
-            at,
-        } in revisions
-        {
-            self.prepare("INSERT INTO chat_revisions (message, revision, author, name, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
-                .run(params![id, revision, author, name, text, at.0])?;
-        }
-        Ok(())
-    }
-
     /// Records that another part of a file was imported.
     ///
     /// # Errors
@@ -202,46 +129,142 @@ impl Tx<'_> {
         self.notify(Topic::Chat(chat));
         Ok(())
     }
+}
 
-    /// Removes some entries of an abandoned import, one without progress since `before`. Returns
-    /// whether there may be more to remove.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn forget_imports(&mut self, before: SteadyTime) -> Result<bool, StoreError> {
-        let left = self
-            .prepare("SELECT id FROM chats WHERE importing < ?1 ORDER BY id LIMIT 1")?
-            .find_row([before.0])?;
-        let Some(chat): Option<i64> = left else {
-            return Ok(false);
-        };
-        let newest: Vec<(i64, i64)> = self
-            .prepare(
-                "SELECT id, seq FROM chat_messages WHERE chat = ?1 ORDER BY seq DESC LIMIT ?2",
-            )?
-            .read_rows(params![
-                chat,
-                i64::try_from(REMOVED_MAX).unwrap_or(i64::MAX)
-            ])?;
-        for (id, _) in &newest {
-            self.unindex_entry(*id)?;
-            self.prepare("DELETE FROM chat_revisions WHERE message = ?1")?
-                .run([id])?;
-            self.prepare("DELETE FROM chat_messages WHERE id = ?1")?
-                .run([id])?;
-        }
-        match newest.last() {
-            // A negative time: the import cannot continue after the removed entries.
-            Some((_, seq)) => self
-                .prepare("UPDATE chats SET last_seq = ?2, importing = -1 WHERE id = ?1")?
-                .execute(params![chat, seq - 1])?,
-            None => {
-                self.prepare("DELETE FROM chat_members WHERE chat = ?1")?
-                    .run([chat])?;
-                self.prepare("DELETE FROM chats WHERE id = ?1")?
-                    .execute([chat])?
-            }
-        };
-        Ok(true)
+/// Inserts the next entry of an imported chat, unchanged, without its earlier versions. Returns its
+/// id.
+pub(in crate::store) fn insert_imported(
+    tx: &mut Tx<'_>,
+    chat: ChatId,
+    entry: &ChatEntry,
+) -> Result<i64, StoreError> {
+    let ChatEntry {
+        id: _,
+        chat: _,
+        seq,
+        kind,
+        author,
+        name,
+        label,
+        text,
+        at,
+        reply_to,
+        hops,
+        pinned,
+        revision,
+        edited_at,
+        key,
+    } = entry;
+    let moved = tx
+        .prepare(
+            "UPDATE chats SET last_seq = ?2, said = said + ?3, summary_seq = CASE WHEN ?4 = 1 THEN ?2 ELSE summary_seq END
+             WHERE id = ?1 AND importing >= 0 AND last_seq < ?2",
+        )?
+        .execute(params![chat.0, seq, i64::from(kind.is_conversation()), *kind == EntryKind::Summary])?;
+    if moved != 1 {
+        return Err(Denied::invalid(
+            "seq",
+            format!("entry {seq} is not the next one of an imported chat"),
+        )
+        .into());
     }
+    Ok(tx
+        .prepare(
+            "INSERT INTO chat_messages (chat, seq, kind, author, name, label, text, at, reply_to, hops, pinned, revision, edited_at, key)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
+        )?
+        .insert(
+            "id",
+            params![
+                chat.0,
+                seq,
+                kind.word(),
+                author.to_string(),
+                name,
+                label,
+                text,
+                at.0,
+                reply_to,
+                hops,
+                pinned,
+                revision,
+                edited_at.map(|at| at.0),
+                key
+            ],
+        )?)
+}
+
+/// Inserts the earlier versions of an imported entry.
+pub(in crate::store) fn insert_revisions(
+    tx: &mut Tx<'_>,
+    entry: i64,
+    revisions: &[Revision],
+) -> Result<(), StoreError> {
+    for Revision {
+        revision,
+        author,
+        name,
+        text,
+        at,
+    } in revisions
+    {
+        tx.prepare("INSERT INTO chat_revisions (message, revision, author, name, text, at) VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?
+            .run(params![entry, revision, author, name, text, at.0])?;
+    }
+    Ok(())
+}
+
+/// Finds an abandoned import, one without progress since `before`.
+pub(in crate::store) fn abandoned_import(
+    connection: &Connection,
+    before: SteadyTime,
+) -> Result<Option<ChatId>, StoreError> {
+    Ok(connection
+        .prepare_cached("SELECT id FROM chats WHERE importing < ?1 ORDER BY id LIMIT 1")?
+        .find_row([before.0])?)
+}
+
+/// Reads the ids and numbers of the newest entries of a chat, newest first, as many as one
+/// transaction removes.
+pub(in crate::store) fn entries_to_remove(
+    connection: &Connection,
+    chat: ChatId,
+) -> Result<Vec<(i64, i64)>, StoreError> {
+    Ok(connection
+        .prepare_cached(
+            "SELECT id, seq FROM chat_messages WHERE chat = ?1 ORDER BY seq DESC LIMIT ?2",
+        )?
+        .read_rows(params![
+            chat.0,
+            i64::try_from(REMOVED_MAX).unwrap_or(i64::MAX)
+        ])?)
+}
+
+/// Removes an entry with its earlier versions.
+pub(in crate::store) fn remove_entry(tx: &mut Tx<'_>, entry: i64) -> Result<(), StoreError> {
+    remove_revisions(tx, entry)?;
+    tx.prepare("DELETE FROM chat_messages WHERE id = ?1")?
+        .run([entry])?;
+    Ok(())
+}
+
+/// Records that the entries of an abandoned import from this number on are removed.
+pub(in crate::store) fn shorten_import(
+    tx: &mut Tx<'_>,
+    chat: ChatId,
+    first_removed: i64,
+) -> Result<(), StoreError> {
+    // A negative time: the import cannot continue after the removed entries.
+    tx.prepare("UPDATE chats SET last_seq = ?2, importing = -1 WHERE id = ?1")?
+        .run(params![chat.0, first_removed - 1])?;
+    Ok(())
+}
+
+/// Removes a chat without entries.
+pub(in crate::store) fn remove_chat(tx: &mut Tx<'_>, chat: ChatId) -> Result<(), StoreError> {
+    tx.prepare("DELETE FROM chat_members WHERE chat = ?1")?
+        .run([chat.0])?;
+    tx.prepare("DELETE FROM chats WHERE id = ?1")?
+        .run([chat.0])?;
+    Ok(())
 }

@@ -1,8 +1,9 @@
 //! Unread entries addressed to a participant: mentions, direct messages and flags.
 
-use super::{Chat, ChatEntry, chat_by_id, entry_by_seq};
+use super::read::{chat_by_id, entry_by_seq};
 use crate::store::StoreError;
 use crate::store::db::{Connection, params};
+use crate::store::records::chat::{Chat, ChatEntry};
 use adjutant_core::chat::ChatId;
 
 /// The newest unread entry of a chat that is addressed to a participant.

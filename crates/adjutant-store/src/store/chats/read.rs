@@ -1,11 +1,11 @@
 //! Reading chats. No query here scans a whole chat.
 
-use super::{Chat, ChatEntry, Member, Revision};
 use crate::store::StoreError;
 use crate::store::db::{self, Connection, Record, params, select};
+use crate::store::records::chat::{Chat, ChatEntry, Member, Revision};
 use adjutant_core::chat::{ChatId, Participant, Viewer};
 use adjutant_core::limits::UNREAD_COUNTED_MAX;
-use adjutant_core::{Principal, RunId};
+use adjutant_core::{PeerName, Principal, RunId};
 
 /// Entries after a message among which a reply is looked for.
 const SEARCHED_ENTRIES_MAX: i64 = 1_000;
@@ -415,4 +415,27 @@ pub fn unread(
     Ok(connection
         .prepare_cached("SELECT count(*) FROM (SELECT 1 FROM chat_messages WHERE chat = ?1 AND seq > ?2 AND author <> ?3 LIMIT ?4) AS entries")?
         .read_row(params![chat.0, read_seq, who, UNREAD_COUNTED_MAX])?)
+}
+
+/// Returns the number of participants of a peer in a chat, and whether `who` is one of them.
+///
+/// # Errors
+/// A failure of the store.
+pub fn peer_speakers(
+    connection: &Connection,
+    chat: ChatId,
+    peer: &PeerName,
+    who: &str,
+) -> Result<(u64, bool), StoreError> {
+    // A range over the primary key: everything that begins with `peer:<name>/`.
+    let (first, end) = (format!("peer:{peer}/"), format!("peer:{peer}0"));
+    let count: i64 = connection
+        .prepare_cached(
+            "SELECT count(*) FROM chat_members WHERE chat = ?1 AND who >= ?2 AND who < ?3",
+        )?
+        .read_row(params![chat.0, first, end])?;
+    let is_known = connection
+        .prepare_cached("SELECT 1 FROM chat_members WHERE chat = ?1 AND who = ?2")?
+        .exists(params![chat.0, who])?;
+    Ok((u64::try_from(count).unwrap_or(0), is_known))
 }

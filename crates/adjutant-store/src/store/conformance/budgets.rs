@@ -231,14 +231,15 @@ async fn budget_warns_once_and_stops_its_runs() {
     ));
     let resume = f
         .store
-        .write(move |tx| tx.check_budget_left(&tx.run(low.id)?))
+        .write(move |tx| check_budget_left(tx, &tx.run(low.id)?))
         .await;
     assert!(matches!(
         denied(resume.expect_err("nothing is left")),
         Denied::Budget { .. }
     ));
     let raised = f.store.write(move |tx| {
-        let holders = tx.raise_budgets(&tx.run(low.id)?, &budget("tokens=50"), "person")?;
+        let run = tx.run(low.id)?;
+        let holders = raise_budgets(tx, &run, &budget("tokens=50"), "person")?;
         tx.resume_after_raise(holders[0], KEEP, "person")?;
         Ok(holders)
     });

@@ -1,7 +1,7 @@
 //! Pools, the order of starts, and runs that start after others.
 
 use crate::clock;
-use crate::store::queue::statements_of_head;
+use crate::store::queue::{start_after, statements_of_head};
 use crate::store::runs::statements_of_queued;
 use crate::store::testing::fixture::{Fixture, KEEP, denied, ended, fixture, new_run, question};
 use crate::store::*;
@@ -607,7 +607,7 @@ async fn cycle_or_failed_dependency_is_refused() {
         let run = f.run(run.id);
         let edit = f.store.write_checked(move |tx| {
             tx.may_refuse_late()?;
-            tx.start_after(&run, &[(after, AfterEnd::Success)], AfterFailed::Cancel)
+            start_after(tx, &run, &[(after, AfterEnd::Success)], AfterFailed::Cancel)
         });
         assert!(matches!(
             denied(edit.await.expect_err("a cycle")),

@@ -1,6 +1,6 @@
 //! The numbers of queued runs, which are kept in memory.
 
-use crate::store::queue::QueueCounts;
+use crate::store::queue_counts::QueueCounts;
 use crate::store::testing::fixture::{Fixture, KEEP, ended, fixture, new_run, random};
 use crate::store::*;
 use adjutant_core::pool::{AfterEnd, AfterFailed};

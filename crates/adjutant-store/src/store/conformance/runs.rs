@@ -4,6 +4,7 @@ use crate::clock;
 use crate::store::testing::fixture::{
     KEEP, answer, denied, ended, fixture, new_run, question, random,
 };
+use crate::store::workspaces::set_workspace_state;
 use crate::store::*;
 use adjutant_core::condition::Retrying;
 use adjutant_core::port::PORTS_FIRST;
@@ -585,7 +586,7 @@ async fn isolated_run_works_in_its_workspace() {
     // Each state is kept, until another attempt starts.
     for state in WorkspaceState::ALL {
         f.store
-            .write(move |tx| tx.set_workspace_state(run.id, state))
+            .write(move |tx| set_workspace_state(tx, run.id, state))
             .await
             .expect("written");
         assert_eq!(workspace(run.id).expect("a workspace").state, state);

@@ -1,6 +1,8 @@
 //! Claiming runs for attempts, and their agents and sessions.
 
+use crate::store::budgets::continue_usage;
 use crate::store::db::params;
+use crate::store::queue::note_queue_change;
 use crate::store::runs::run_input;
 use crate::store::{FenceState, HostLease, Run, StoreError, Tx, runner_name};
 use adjutant_core::run::Retention;
@@ -77,7 +79,7 @@ impl Tx<'_> {
         }
         let run = self.run(run.id)?;
         self.note_queued(&run, run.state, 1);
-        self.note_queue_change(&run, by, why)?;
+        note_queue_change(self, &run, by, why)?;
         self.run(run.id)
     }
 
@@ -91,6 +93,6 @@ impl Tx<'_> {
             return Ok(());
         };
         self.set_session(run, session)?;
-        self.continue_usage(run, of.id)
+        continue_usage(self, run, of.id)
     }
 }

@@ -1,6 +1,11 @@
 //! Charging usage and time, and what follows when a budget is used up.
 
 use super::Flow;
+use crate::store::budgets::{
+    charge, charge_minimum, check_own_budget, exhaust_hard, has_budget_left, record_gate_usage,
+    record_usage, stop_if_hard_unmetered, stop_if_kind_unknown, stop_if_used_up,
+    stopped_for_budget,
+};
 use crate::store::{ModelTotals, Run, StoreError, Tx, Usage};
 use adjutant_core::budget::{Price, Unmetered};
 use adjutant_core::cascade::{Cause, Step};
@@ -22,7 +27,7 @@ impl Tx<'_> {
         retention: Retention,
     ) -> Result<(), StoreError> {
         self.flow(retention, |tx, _| {
-            tx.check_own_budget(holder, kind, except).map(drop)
+            check_own_budget(tx, holder, kind, except).map(drop)
         })
     }
 
@@ -35,7 +40,7 @@ impl Tx<'_> {
         run: &Run,
         retention: Retention,
     ) -> Result<bool, StoreError> {
-        self.flow(retention, |tx, _| tx.stop_if_used_up(run.id))
+        self.flow(retention, |tx, _| stop_if_used_up(tx, run.id))
     }
 
     /// Charges the active time of a run before its counter is reset, because the run has ended or
@@ -49,7 +54,7 @@ impl Tx<'_> {
         retention: Retention,
     ) -> Result<(), StoreError> {
         self.flow(retention, |tx, _| {
-            tx.charge(run.id, BudgetKind::Time, run.active_ms, None)
+            charge(tx, run.id, BudgetKind::Time, run.active_ms, None)
         })
     }
 
@@ -67,7 +72,7 @@ impl Tx<'_> {
         retention: Retention,
     ) -> Result<(), StoreError> {
         self.flow(retention, |tx, _| {
-            tx.charge_minimum(run, count, price, except)
+            charge_minimum(tx, run, count, price, except)
         })
     }
 
@@ -84,7 +89,7 @@ impl Tx<'_> {
         except: Option<RunId>,
         retention: Retention,
     ) -> Result<(), StoreError> {
-        self.flow(retention, |tx, _| tx.exhaust_hard(run, kind, why, except))
+        self.flow(retention, |tx, _| exhaust_hard(tx, run, kind, why, except))
     }
 
     /// Stops a live run whose hard budget of a kind cannot be enforced.
@@ -98,7 +103,7 @@ impl Tx<'_> {
         why: &str,
         retention: Retention,
     ) -> Result<(), StoreError> {
-        self.flow(retention, |tx, _| tx.stop_if_kind_unknown(run, kind, why))
+        self.flow(retention, |tx, _| stop_if_kind_unknown(tx, run, kind, why))
     }
 
     /// Stops a queued run instead of starting it if a budget on which it draws is hard and its
@@ -112,7 +117,9 @@ impl Tx<'_> {
         retention: Retention,
         unmetered: impl FnOnce(&Self) -> Result<Vec<Unmetered>, StoreError>,
     ) -> Result<bool, StoreError> {
-        self.flow(retention, |tx, _| tx.stop_if_hard_unmetered(run, unmetered))
+        self.flow(retention, |tx, _| {
+            stop_if_hard_unmetered(tx, run, unmetered)
+        })
     }
 
     /// Records the totals that a run's agent reports, and charges their growth. Ignores
@@ -130,7 +137,7 @@ impl Tx<'_> {
         retention: Retention,
     ) -> Result<(), StoreError> {
         self.flow(retention, |tx, _| {
-            tx.record_usage(run, stated, price, is_over)
+            record_usage(tx, run, stated, price, is_over)
         })
     }
 
@@ -146,7 +153,9 @@ impl Tx<'_> {
         prices: &[Option<Price>],
         retention: Retention,
     ) -> Result<(), StoreError> {
-        self.flow(retention, |tx, _| tx.record_gate_usage(run, stated, prices))
+        self.flow(retention, |tx, _| {
+            record_gate_usage(tx, run, stated, prices)
+        })
     }
 
     /// Resumes the runs that were stopped because a budget was used up, if no budget on which they
@@ -187,7 +196,7 @@ impl Tx<'_> {
     pub(super) fn stop_working_without_budget(&mut self, run: RunId) -> Result<(), StoreError> {
         let run = self.run(run)?;
         if run.holding == 0 && matches!(run.state, RunState::Starting | RunState::Running) {
-            self.stop_if_used_up(run.id)?;
+            stop_if_used_up(self, run.id)?;
         }
         Ok(())
     }
@@ -198,7 +207,7 @@ impl Tx<'_> {
         holder: RunId,
         cause: &Cause,
     ) -> Result<(), StoreError> {
-        for run in self.stopped_for_budget(holder)? {
+        for run in stopped_for_budget(self, holder)? {
             let cause = cause.clone();
             self.then(Step::ResumeIfBudgetLeft { run, cause });
         }
@@ -210,7 +219,7 @@ impl Tx<'_> {
         run: RunId,
         cause: Cause,
     ) -> Result<(), StoreError> {
-        if self.has_budget_left(run)? {
+        if has_budget_left(self, run)? {
             let event = RunEvent::Resumed;
             self.then(Step::Advance { run, event, cause });
         }

@@ -1,6 +1,7 @@
 //! Runs that start only after others have ended.
 
 use super::Flow;
+use crate::store::queue::open_dependents;
 use crate::store::{StoreError, Tx};
 use adjutant_core::RunId;
 use adjutant_core::cascade::Step;
@@ -41,7 +42,7 @@ impl Tx<'_> {
             flow.ended = None;
             return Ok(());
         };
-        for run in self.open_dependents(on)? {
+        for run in open_dependents(self, on)? {
             flow.then(Step::Depend { run, on });
         }
         flow.then(Step::NextEnded);

@@ -1,14 +1,56 @@
 //! Queueing new runs.
 
+use crate::store::budgets::{open_budgets, plan_budget};
 use crate::store::db::params;
 use crate::store::events::first_line;
+use crate::store::queue::start_after;
 use crate::store::runs::{tree_size, write_spec};
-use crate::store::{FenceState, NewRun, Run, StoreError, Topic, Tx, append_event};
-use adjutant_core::tree::has_room;
-use adjutant_core::{Denied, EventKind, RunId, RunName};
+use crate::store::workspaces::add_workspace;
+use crate::store::{FenceState, NewWorkspace, Run, RunInput, StoreError, Topic, Tx, append_event};
+use adjutant_core::budget::Unmetered;
+use adjutant_core::pool::{AfterEnd, AfterFailed};
+use adjutant_core::tree::{Rank, TreeLimits, has_room};
+use adjutant_core::{Budget, Denied, EventKind, PoolName, Principal, RunId, RunName};
 
 /// How many names a dispatch tries before it gives up.
 const NAME_DRAWS_MAX: u32 = 50;
+
+/// The data of a new run.
+#[derive(Debug, Clone)]
+pub struct NewRun {
+    pub id: RunId,
+    /// Chosen by the dispatcher. Otherwise generated from `name_seed`.
+    pub name: Option<RunName>,
+    pub name_seed: [u8; 4],
+    /// The directory that it works in, or from which its workspace is made.
+    pub cwd: String,
+    /// Whether the run has its own workspace.
+    pub workspace: Option<NewWorkspace>,
+    /// The top of what a fence leaves writable, if the run works in the user's own files.
+    pub fence_workspace: Option<String>,
+    pub owner: Principal,
+    pub retry_of: Option<RunId>,
+    /// The parent run, and the limits of the tree. `None` for a root.
+    pub under: Option<(RunId, TreeLimits)>,
+    pub rank: Rank,
+    pub pool: PoolName,
+    /// The runs that it starts after, and what happens if one of them fails.
+    pub after: Vec<(RunId, AfterEnd)>,
+    pub after_failed: AfterFailed,
+    /// Why it has its agent, if the agent was chosen from several.
+    pub agent_why: Option<String>,
+    /// The expected active time.
+    pub estimate_ms: Option<i64>,
+    /// The budget of the run and the runs below it. For a kind without an amount, the run draws on
+    /// the budget above it.
+    pub budget: Budget,
+    /// What its agent does not state about its usage.
+    pub unmetered: Vec<Unmetered>,
+    /// The one-line task by which the run is listed.
+    pub task: String,
+    pub by: Principal,
+    pub input: RunInput,
+}
 
 impl Tx<'_> {
     /// Queues a new run.
@@ -18,7 +60,8 @@ impl Tx<'_> {
     pub fn dispatch(&mut self, new: &NewRun) -> Result<Run, StoreError> {
         let name = self.name_for(new)?;
         let (parent, root) = self.place_in_tree(new)?;
-        let planned = self.plan_budget(
+        let planned = plan_budget(
+            self,
             parent,
             &new.budget,
             new.input.agent.name.as_str(),
@@ -26,9 +69,9 @@ impl Tx<'_> {
         )?;
         self.insert_run(new, &name, parent, root)?;
         self.insert_input(new)?;
-        self.open_budgets(new.id, &planned)?;
+        open_budgets(self, new.id, &planned)?;
         if let Some(workspace) = &new.workspace {
-            self.add_workspace(new.id, &name, workspace)?;
+            add_workspace(self, new.id, &name, workspace)?;
         }
         if let Some(fence) =
             FenceState::asked(new.input.agent.fence, new.fence_workspace.as_deref())
@@ -51,7 +94,7 @@ impl Tx<'_> {
         if new.after.is_empty() {
             Ok(run)
         } else {
-            self.start_after(&run, &new.after, new.after_failed)
+            start_after(self, &run, &new.after, new.after_failed)
         }
     }
 

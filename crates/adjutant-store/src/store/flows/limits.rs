@@ -1,9 +1,10 @@
 //! Progress, estimates and when they are checked.
 
 use crate::clock;
+use crate::store::budgets::{announce_budget_check, schedule_budget_check};
 use crate::store::db::params;
 use crate::store::events::first_line;
-use crate::store::runs::outlook;
+use crate::store::runs::{outlook, supersede_report};
 use crate::store::{Run, StoreError, Tx, append_event};
 use adjutant_core::estimate::duration_ms;
 use adjutant_core::{EventKind, Principal, RunId};
@@ -12,7 +13,7 @@ impl Tx<'_> {
     /// Schedules checks for when a run that keeps working exceeds its estimate or its budget of
     /// time.
     pub(super) fn schedule_estimate_check(&mut self, run: RunId) -> Result<(), StoreError> {
-        self.schedule_budget_check(run)?;
+        schedule_budget_check(self, run)?;
         if let Some(due) = outlook(self.connection(), run)?.and_then(|outlook| outlook.estimate_due)
         {
             self.wake_by(due);
@@ -22,7 +23,7 @@ impl Tx<'_> {
 
     /// Announces the reads of [`Tx::schedule_estimate_check`].
     pub(super) fn announce_estimate_check(&self, run: RunId) {
-        self.announce_budget_check(run);
+        announce_budget_check(self, run);
         self.connection()
             .announce(|connection| outlook(connection, run));
     }
@@ -60,7 +61,7 @@ impl Tx<'_> {
             note,
             eta
         ])?;
-        self.supersede_report(run)?;
+        supersede_report(self, run)?;
         self.touch(run.id, seq)?;
         let left_ms = eta.and_then(|eta| {
             duration_ms(eta).or_else(|| {

@@ -1,5 +1,5 @@
-//! Changes of runs, requests and budgets, with everything that follows from them. The modules of
-//! the tables below write their own rows and name what follows as steps; this one works the steps
+//! Changes of runs, requests, budgets and chats, with everything that follows from them. The modules
+//! of the tables below write their own rows and name what follows as steps; this one works the steps
 //! off in the same transaction, so that none of them calls another. Nothing below uses it.
 
 mod attempts;
@@ -7,13 +7,23 @@ mod budgets;
 mod delegations;
 mod dependents;
 mod dispatch;
+mod entries;
+mod followed;
+mod imports;
 mod limits;
 mod owners;
+mod reading;
 mod requests;
 mod runs;
 mod tokens;
 
+pub use dispatch::NewRun;
+
 use super::{Run, StoreError, Tx, request_by_id};
+use crate::store::budgets::{
+    check_budget_and_next, return_budget, return_budgets, stop_if_kind_unknown,
+};
+use crate::store::queue::depend;
 use adjutant_core::cascade::{Cascade, Step};
 use adjutant_core::run::Retention;
 use adjutant_core::{EventSeq, RunEvent, RunId, StopReason};
@@ -109,18 +119,18 @@ impl Tx<'_> {
                 let request = self.request(request)?;
                 self.deliver(&request)
             }
-            Step::Depend { run, on } => self.depend(run, on),
+            Step::Depend { run, on } => depend(self, run, on),
             Step::NextEnded => self.next_ended(flow),
             Step::CheckBudgets {
                 holder,
                 kind,
                 except,
-            } => self.check_budget_and_next(holder, kind, except),
+            } => check_budget_and_next(self, holder, kind, except),
             Step::StopForBudget { run, text } => self.stop_run_for_budget(run, &text, flow),
             Step::StopWithoutBudget { run } => self.stop_working_without_budget(run),
-            Step::StopIfUnknown { run, kind, why } => self.stop_if_kind_unknown(run, kind, &why),
-            Step::ReturnBudgets { runs } => self.return_budgets(&runs),
-            Step::ReturnBudget { run, kind } => self.return_budget(run, kind),
+            Step::StopIfUnknown { run, kind, why } => stop_if_kind_unknown(self, run, kind, &why),
+            Step::ReturnBudgets { runs } => return_budgets(self, &runs),
+            Step::ReturnBudget { run, kind } => return_budget(self, run, kind),
             Step::ResumeWithBudget { holder, cause } => self.resume_stopped(holder, &cause),
             Step::ResumeIfBudgetLeft { run, cause } => self.resume_if_budget_left(run, cause),
         }

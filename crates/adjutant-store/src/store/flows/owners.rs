@@ -1,8 +1,12 @@
 //! Changes of who owns runs, and removing them.
 
+use crate::store::chats::{
+    chats_of_tree, is_pair_taken, leave_chats_of_others, moved_pair, replace_member, set_owner,
+};
 use crate::store::db::params;
+use crate::store::search::{index_chat_again, unindex_chat};
 use crate::store::{Run, StoreError, Topic, Tx, append_event};
-use adjutant_core::{Denied, EventKind, Principal};
+use adjutant_core::{Denied, EventKind, Principal, RunId};
 
 impl Tx<'_> {
     /// Moves a tree of runs and its chats to another owner, who has the display name `name` in the
@@ -54,5 +58,37 @@ impl Tx<'_> {
         // The file with its variables is no longer needed.
         self.notify(Topic::Turns);
         Ok(())
+    }
+
+    /// Moves the chats of a tree of runs to another owner with the display name `name`.
+    ///
+    /// A chat that was started in the tree moves with its history, unless a run of another tree
+    /// participates. In it, the new owner replaces the old one. The runs of the tree leave all
+    /// other chats.
+    fn adopt_chats(
+        &mut self,
+        root: RunId,
+        from: &Principal,
+        to: &Principal,
+        name: &str,
+    ) -> Result<(), StoreError> {
+        if from == to {
+            return Ok(());
+        }
+        let (root, from, to) = (root.to_string(), from.to_string(), to.to_string());
+        for (chat, pair) in chats_of_tree(self.connection(), &root, &from)? {
+            let pair = pair.and_then(|pair| moved_pair(&pair, &from, &to));
+            if let Some(pair) = &pair
+                && is_pair_taken(self.connection(), pair)?
+            {
+                continue;
+            }
+            unindex_chat(self, chat)?;
+            set_owner(self, chat, &to, pair.as_deref())?;
+            index_chat_again(self, chat)?;
+            replace_member(self, chat, &from, &to, name)?;
+            self.notify(Topic::Chat(chat));
+        }
+        leave_chats_of_others(self, &root, &to)
     }
 }

@@ -1,7 +1,7 @@
 //! Settling requests.
 
 use crate::store::handover::{message_id, settled_text};
-use crate::store::requests::due_requests;
+use crate::store::requests::{due_requests, write_states};
 use crate::store::{Request, StoreError, Tx, has_queued_messages};
 use adjutant_core::cascade::{Cause, Step};
 use adjutant_core::request::apply;
@@ -26,7 +26,7 @@ impl Tx<'_> {
     ) -> Result<Request, StoreError> {
         let next = apply(&request.state, &request.terms(), event, self.moment())?;
         self.announce_settling(request);
-        self.flow(STOPS_NOTHING, |tx, _| tx.write_states(request, &[next]))
+        self.flow(STOPS_NOTHING, |tx, _| write_states(tx, request, &[next]))
     }
 
     /// Like [`Tx::advance_request`], for a request whose asker waits: an answer is retrieved at
@@ -50,7 +50,7 @@ impl Tx<'_> {
         )?;
         self.announce_settling(request);
         let settled = self.flow(STOPS_NOTHING, |tx, _| {
-            tx.write_states(request, &[answered, retrieved])
+            write_states(tx, request, &[answered, retrieved])
         })?;
         // If messages are queued, the waiting call reads them together with the answer by itself.
         if !has_queued_messages(self.connection(), request.run)? {
@@ -98,7 +98,7 @@ impl Tx<'_> {
     ) -> Result<(), StoreError> {
         let next = apply(&request.state, &request.terms(), event, self.moment())?;
         self.announce_settling(request);
-        self.write_states(request, &[next]).map(drop)
+        write_states(self, request, &[next]).map(drop)
     }
 
     pub(super) fn deliver(&mut self, request: &Request) -> Result<(), StoreError> {

@@ -1,9 +1,12 @@
 //! Changing the state of runs.
 
 use super::{Changed, Flow};
+use crate::store::budgets::settle_budgets;
 use crate::store::db::{Connection, params};
-use crate::store::requests::has_settled_since_stop;
-use crate::store::runs::{StateRow, outlook, unrequested_answering_runs};
+use crate::store::queue::{note_start, spread_starts, wake_port_waiters};
+use crate::store::records::run::StateRow;
+use crate::store::requests::{has_settled_since_stop, withdraw_requests};
+use crate::store::runs::{notify_ancestors, outlook, unrequested_answering_runs};
 use crate::store::{Run, StoreError, Topic, Tx, append_event, children_of, run_by_id};
 use adjutant_core::cascade::{Cause, Step};
 use adjutant_core::pool::AfterEnd;
@@ -294,13 +297,13 @@ impl Tx<'_> {
                         "the start of run {run} follows from no change of it"
                     )));
                 };
-                self.note_start(run, *seq)?;
-                self.spread_starts(run)?;
+                note_start(self, run, *seq)?;
+                spread_starts(self, run)?;
             }
-            RunEffect::WithdrawRequests { all } => self.withdraw_requests(run, all)?,
+            RunEffect::WithdrawRequests { all } => withdraw_requests(self, run, all)?,
             RunEffect::WakeAncestors => match changed {
-                Some(changed) => self.notify_ancestors(&changed.run)?,
-                None => self.notify_ancestors(&self.run(run)?)?,
+                Some(changed) => notify_ancestors(self, &changed.run)?,
+                None => notify_ancestors(self, &self.run(run)?)?,
             },
             RunEffect::InformRequester => {
                 let ended = self.run(run)?;
@@ -310,15 +313,15 @@ impl Tx<'_> {
             RunEffect::FreePorts => {
                 if has_port_waiters(self.connection(), run)? {
                     match changed {
-                        Some(changed) => self.wake_port_waiters(&changed.run)?,
-                        None => self.wake_port_waiters(&self.run(run)?)?,
+                        Some(changed) => wake_port_waiters(self, &changed.run)?,
+                        None => wake_port_waiters(self, &self.run(run)?)?,
                     }
                 }
             }
             RunEffect::OfferSlot => self.notify(Topic::Queue),
             RunEffect::WakeAt(until) => self.wake_by(until),
             RunEffect::OfferTurns => self.notify(Topic::Turns),
-            RunEffect::SettleBudgets => self.settle_budgets(run)?,
+            RunEffect::SettleBudgets => settle_budgets(self, run)?,
             RunEffect::CheckLimits => self.schedule_estimate_check(run)?,
             RunEffect::ResolveDependents => flow.resolve_dependents(run),
         }

@@ -1,5 +1,7 @@
 //! Revoking tokens.
 
+use crate::store::runs::forget_left_with_token;
+use crate::store::tokens::forget_token;
 use crate::store::{StoreError, Tx};
 
 impl Tx<'_> {
@@ -9,8 +11,8 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn revoke_token(&mut self, id: i64) -> Result<(), StoreError> {
-        if let Some(name) = self.forget_token(id)? {
-            self.forget_left_with_token(&name)?;
+        if let Some(name) = forget_token(self, id)? {
+            forget_left_with_token(self, &name)?;
         }
         Ok(())
     }

@@ -2,11 +2,12 @@
 //! of the last entry is the position after which the copy continues. A page of entries and the new
 //! position are one transaction.
 
+use super::outbox::refuse_waiting;
 use crate::store::db::{Connection, Record, params, row, select};
-use crate::store::{NewEntry, StoreError, Topic, Tx, entry_by_seq};
-use adjutant_core::chat::{ChatId, EntryKind, Participant, follows};
-use adjutant_core::peer::{PeerParticipant, Speaker};
-use adjutant_core::{Denied, PeerName, Time};
+use crate::store::{StoreError, Topic, Tx};
+use adjutant_core::chat::{ChatId, EntryKind};
+use adjutant_core::peer::Speaker;
+use adjutant_core::{PeerName, Time};
 
 row! {
     /// The copy of a chat.
@@ -99,6 +100,34 @@ pub struct FollowedPage {
     pub mark: Option<String>,
 }
 
+/// Returns whether a copy is continued and was not changed since it was read, with `after` as its
+/// last entry.
+pub(in crate::store) fn is_current(
+    connection: &Connection,
+    followed: &Followed,
+    after: i64,
+) -> Result<bool, StoreError> {
+    let sql = "SELECT 1 FROM followed_chats f JOIN peers p ON p.id = f.peer JOIN chats c ON c.id = f.chat
+             WHERE f.chat = ?1 AND f.ended IS NULL AND p.blocked = 0 AND c.last_seq = ?2 AND f.changes = ?3";
+    Ok(connection
+        .prepare_cached(sql)?
+        .exists(params![followed.chat.0, after, followed.changes])?)
+}
+
+/// Records the position after which a copy continues.
+pub(in crate::store) fn set_position(
+    tx: &mut Tx<'_>,
+    chat: ChatId,
+    mark: Option<&str>,
+    changes: i64,
+) -> Result<(), StoreError> {
+    tx.prepare(
+        "UPDATE followed_chats SET mark = coalesce(?2, mark), changes = ?3 WHERE chat = ?1",
+    )?
+    .run(params![chat.0, mark, changes])?;
+    Ok(())
+}
+
 impl Tx<'_> {
     /// Makes a new chat the copy of a peer's chat.
     ///
@@ -128,128 +157,8 @@ impl Tx<'_> {
     pub fn end_followed(&mut self, chat: ChatId, problem: &str) -> Result<(), StoreError> {
         self.prepare("UPDATE followed_chats SET ended = ?2 WHERE chat = ?1 AND ended IS NULL")?
             .run(params![chat.0, problem])?;
-        self.refuse_waiting(chat, problem)?;
+        refuse_waiting(self, chat, problem)?;
         self.notify(Topic::Peers);
-        Ok(())
-    }
-
-    /// Continues a copy with a page that was read after entry `after`. Returns `false` if the copy
-    /// was changed meanwhile, for instance ended; then nothing is done.
-    ///
-    /// # Errors
-    /// The entries are not the next ones; or a failure of the store.
-    pub fn continue_followed(
-        &mut self,
-        followed: &Followed,
-        after: i64,
-        page: &FollowedPage,
-    ) -> Result<bool, StoreError> {
-        let chat = followed.chat;
-        let is_current = "SELECT 1 FROM followed_chats f JOIN peers p ON p.id = f.peer JOIN chats c ON c.id = f.chat
-             WHERE f.chat = ?1 AND f.ended IS NULL AND p.blocked = 0 AND c.last_seq = ?2 AND f.changes = ?3";
-        if !self
-            .prepare(is_current)?
-            .exists(params![chat.0, after, followed.changes])?
-        {
-            return Ok(false);
-        }
-        let mut last = after;
-        for entry in &page.entries {
-            if !follows(last, entry.seq) {
-                return Err(Denied::invalid(
-                    "entries",
-                    format!("entry {} is not the next one, {}", entry.seq, last + 1),
-                )
-                .into());
-            }
-            if entry.seq > last + 1 {
-                // The other hub left numbers out, because its database was set back.
-                self.prepare("UPDATE chats SET last_seq = ?2 WHERE id = ?1")?
-                    .run(params![chat.0, entry.seq - 1])?;
-            }
-            last = entry.seq;
-            self.copy_entry(followed, entry)?;
-        }
-        for entry in &page.changed {
-            self.change_copied(chat, after, entry)?;
-        }
-        let changes = page.changes.max(followed.changes);
-        if changes != followed.changes || !page.entries.is_empty() {
-            self.prepare(
-                "UPDATE followed_chats SET mark = coalesce(?2, mark), changes = ?3 WHERE chat = ?1",
-            )?
-            .run(params![chat.0, page.mark, changes])?;
-        }
-        Ok(true)
-    }
-
-    fn copy_entry(&mut self, followed: &Followed, entry: &RemoteEntry) -> Result<(), StoreError> {
-        let RemoteEntry {
-            seq: _,
-            kind,
-            author,
-            text,
-            at,
-            reply_to,
-            pinned,
-            key,
-        } = entry;
-        // An entry counts as posted here only with the text that was posted.
-        let own = match key {
-            Some(key) => self.take_posted(followed.chat, key, text)?,
-            None => None,
-        };
-        let (author, name) = match own {
-            Some(post) => (post.author, post.name),
-            None => {
-                let name = author.as_str().to_owned();
-                (
-                    Participant::Peer(PeerParticipant {
-                        peer: followed.peer_name.clone(),
-                        speaker: author.clone(),
-                    }),
-                    name,
-                )
-            }
-        };
-        let new = NewEntry {
-            kind: *kind,
-            author,
-            name,
-            label: None,
-            text: text.clone(),
-            reply_to: *reply_to,
-            hops: 0,
-            pinned: *pinned,
-            key: None,
-        };
-        // The clock of the peer may be wrong; a time in the future is.
-        self.add_entry_of(followed.chat, &new, (*at).min(self.now()))?;
-        Ok(())
-    }
-
-    fn change_copied(
-        &mut self,
-        chat: ChatId,
-        last: i64,
-        changed: &RemoteEntry,
-    ) -> Result<(), StoreError> {
-        if changed.seq > last {
-            return Err(Denied::invalid(
-                "changed",
-                format!("entry {} is not an earlier one", changed.seq),
-            )
-            .into());
-        }
-        let Some(mut entry) = entry_by_seq(self.connection(), chat, changed.seq)? else {
-            return Ok(());
-        };
-        if entry.text != changed.text {
-            entry = self.revise_entry(&entry, &changed.text, None)?;
-        }
-        if entry.pinned != changed.pinned {
-            self.pin_entry(&entry, changed.pinned)?;
-        }
         Ok(())
     }
 }

@@ -9,14 +9,18 @@ pub use followed::{
     Followed, FollowedPage, RemoteEntry, followed_chat, followed_chats, followed_remote,
     has_followed,
 };
+pub(in crate::store) use followed::{is_current, set_position};
+pub(in crate::store) use outbox::take_posted;
 pub use outbox::{
     OutgoingPost, OutgoingState, next_post, posts_of, unfinished_posts, waiting_posts,
 };
+pub(in crate::store) use shares::note_peer_post;
 pub use shares::{Share, own_key, share_for, shared_with, shares_of};
 
 use super::{StoreError, Topic, Tx};
 use crate::store::db::{self, Connection, Record, params, row, select};
 use adjutant_core::{PeerName, Time};
+use shares::note_shared;
 
 row! {
     /// One other hub.
@@ -187,7 +191,7 @@ impl Tx<'_> {
         self.prepare("DELETE FROM peers WHERE id = ?1")?
             .run([peer.id])?;
         for chat in shared {
-            self.note_shared(chat)?;
+            note_shared(self, chat)?;
         }
         self.notify(Topic::Peers);
         Ok(())

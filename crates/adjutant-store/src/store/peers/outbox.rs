@@ -133,43 +133,46 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn post_refused(&mut self, post: &OutgoingPost, problem: &str) -> Result<(), StoreError> {
         self.prepare("UPDATE peer_outbox SET state = 'refused', problem = ?2 WHERE no = ?1 AND state = 'waiting'")?.run(params![post.no, problem])?;
-        self.trim_refused(post.chat)
+        trim_refused(self, post.chat)
     }
+}
 
-    /// Refuses all posts of a chat that wait.
-    pub(super) fn refuse_waiting(&mut self, chat: ChatId, problem: &str) -> Result<(), StoreError> {
-        self.prepare("UPDATE peer_outbox SET state = 'refused', problem = ?2 WHERE chat = ?1 AND state = 'waiting'")?
-            .run(params![chat.0, problem])?;
-        self.trim_refused(chat)
-    }
+/// Refuses all posts of a chat that wait.
+pub(super) fn refuse_waiting(
+    tx: &mut Tx<'_>,
+    chat: ChatId,
+    problem: &str,
+) -> Result<(), StoreError> {
+    tx.prepare("UPDATE peer_outbox SET state = 'refused', problem = ?2 WHERE chat = ?1 AND state = 'waiting'")?
+        .run(params![chat.0, problem])?;
+    trim_refused(tx, chat)
+}
 
-    fn trim_refused(&mut self, chat: ChatId) -> Result<(), StoreError> {
-        self.prepare(
-            "DELETE FROM peer_outbox WHERE chat = ?1 AND state = 'refused'
-             AND no <= (SELECT no FROM peer_outbox WHERE chat = ?1 AND state = 'refused' ORDER BY no DESC LIMIT 1 OFFSET ?2)",
-        )?
-        .run(params![chat.0, REFUSED_POSTS_KEPT])?;
-        self.notify(Topic::Chat(chat));
-        Ok(())
-    }
+fn trim_refused(tx: &mut Tx<'_>, chat: ChatId) -> Result<(), StoreError> {
+    tx.prepare(
+        "DELETE FROM peer_outbox WHERE chat = ?1 AND state = 'refused'
+         AND no <= (SELECT no FROM peer_outbox WHERE chat = ?1 AND state = 'refused' ORDER BY no DESC LIMIT 1 OFFSET ?2)",
+    )?
+    .run(params![chat.0, REFUSED_POSTS_KEPT])?;
+    tx.notify(Topic::Chat(chat));
+    Ok(())
+}
 
-    /// Removes the post that has become an entry, and returns it. `None`: there is none with this
-    /// key and text.
-    pub(super) fn take_posted(
-        &mut self,
-        chat: ChatId,
-        key: &str,
-        text: &str,
-    ) -> Result<Option<OutgoingPost>, StoreError> {
-        let sql = OutgoingPost::select(
-            "FROM peer_outbox WHERE key = ?1 AND chat = ?2 AND text = ?3 AND state <> 'refused'",
-        );
-        let found: Option<OutgoingPost> =
-            self.prepare(&sql)?.find_row(params![key, chat.0, text])?;
-        if let Some(post) = &found {
-            self.prepare("DELETE FROM peer_outbox WHERE no = ?1")?
-                .run([post.no])?;
-        }
-        Ok(found)
+/// Removes the post that has become an entry, and returns it. `None`: there is none with this key
+/// and text.
+pub(in crate::store) fn take_posted(
+    tx: &mut Tx<'_>,
+    chat: ChatId,
+    key: &str,
+    text: &str,
+) -> Result<Option<OutgoingPost>, StoreError> {
+    let sql = OutgoingPost::select(
+        "FROM peer_outbox WHERE key = ?1 AND chat = ?2 AND text = ?3 AND state <> 'refused'",
+    );
+    let found: Option<OutgoingPost> = tx.prepare(&sql)?.find_row(params![key, chat.0, text])?;
+    if let Some(post) = &found {
+        tx.prepare("DELETE FROM peer_outbox WHERE no = ?1")?
+            .run([post.no])?;
     }
+    Ok(found)
 }

@@ -1,7 +1,7 @@
 //! Which peers may follow a chat of this hub, and what they have posted.
 
 use crate::store::db::{Connection, params, row, select};
-use crate::store::{ChatEntry, NewEntry, StoreError, Topic, Tx, entry_by_id};
+use crate::store::{ChatEntry, StoreError, Topic, Tx, entry_by_id};
 use adjutant_core::PeerName;
 use adjutant_core::chat::ChatId;
 
@@ -73,6 +73,18 @@ pub fn own_key(
         .find_row(params![entry, peer.as_str()])?)
 }
 
+/// Records under which key a peer posted an entry.
+pub(in crate::store) fn note_peer_post(
+    tx: &mut Tx<'_>,
+    peer: &PeerName,
+    key: &str,
+    entry: i64,
+) -> Result<(), StoreError> {
+    tx.prepare("INSERT INTO peer_posts (peer, key, message) VALUES (?1, ?2, ?3)")?
+        .run(params![peer.as_str(), key, entry])?;
+    Ok(())
+}
+
 impl Tx<'_> {
     /// Shares a chat with a peer.
     ///
@@ -88,7 +100,7 @@ impl Tx<'_> {
             "INSERT INTO chat_shares (chat, peer, read_only) VALUES (?1, ?2, ?3) ON CONFLICT (chat, peer) DO UPDATE SET read_only = excluded.read_only",
         )?
         .run(params![chat.0, peer, read_only])?;
-        self.note_shared(chat.0)?;
+        note_shared(self, chat.0)?;
         self.notify(Topic::Peers);
         Ok(())
     }
@@ -100,18 +112,8 @@ impl Tx<'_> {
     pub fn unshare_chat(&mut self, chat: ChatId, peer: i64) -> Result<(), StoreError> {
         self.prepare("DELETE FROM chat_shares WHERE chat = ?1 AND peer = ?2")?
             .run(params![chat.0, peer])?;
-        self.note_shared(chat.0)?;
+        note_shared(self, chat.0)?;
         self.notify(Topic::Peers);
-        Ok(())
-    }
-
-    /// Records at a chat whether it is shared.
-    pub(super) fn note_shared(&self, chat: i64) -> Result<(), StoreError> {
-        self.prepare(
-            "UPDATE chats SET linked = CASE WHEN EXISTS (SELECT 1 FROM chat_shares WHERE chat = ?1) THEN 'shared' END
-             WHERE id = ?1 AND (linked IS NULL OR linked = 'shared')",
-        )?
-        .run([chat])?;
         Ok(())
     }
 
@@ -129,44 +131,14 @@ impl Tx<'_> {
             .find_row(params![peer.as_str(), key])?;
         message.map_or(Ok(None), |message| entry_by_id(self.connection(), message))
     }
+}
 
-    /// Adds an entry that a peer posts under a key.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn add_peer_post(
-        &mut self,
-        chat: ChatId,
-        peer: &PeerName,
-        key: &str,
-        entry: &NewEntry,
-    ) -> Result<ChatEntry, StoreError> {
-        let added = self.add_entry(chat, entry)?;
-        self.prepare("INSERT INTO peer_posts (peer, key, message) VALUES (?1, ?2, ?3)")?
-            .run(params![peer.as_str(), key, added.id])?;
-        Ok(added)
-    }
-
-    /// Returns the number of participants of a peer in a chat, and whether `who` is one of them.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn peer_speakers(
-        &self,
-        chat: ChatId,
-        peer: &PeerName,
-        who: &str,
-    ) -> Result<(u64, bool), StoreError> {
-        // A range over the primary key: everything that begins with `peer:<name>/`.
-        let (first, end) = (format!("peer:{peer}/"), format!("peer:{peer}0"));
-        let count: i64 = self
-            .prepare(
-                "SELECT count(*) FROM chat_members WHERE chat = ?1 AND who >= ?2 AND who < ?3",
-            )?
-            .read_row(params![chat.0, first, end])?;
-        let is_known = self
-            .prepare("SELECT 1 FROM chat_members WHERE chat = ?1 AND who = ?2")?
-            .exists(params![chat.0, who])?;
-        Ok((u64::try_from(count).unwrap_or(0), is_known))
-    }
+/// Records at a chat whether it is shared.
+pub(super) fn note_shared(tx: &Tx<'_>, chat: i64) -> Result<(), StoreError> {
+    tx.prepare(
+        "UPDATE chats SET linked = CASE WHEN EXISTS (SELECT 1 FROM chat_shares WHERE chat = ?1) THEN 'shared' END
+         WHERE id = ?1 AND (linked IS NULL OR linked = 'shared')",
+    )?
+    .run([chat])?;
+    Ok(())
 }

@@ -123,66 +123,13 @@ const ADD_AFTER: &str =
   ON CONFLICT (run, after_run) DO UPDATE SET on_end = ?3, state = ?4";
 
 impl Tx<'_> {
-    /// Lets a queued run start only after others.
-    ///
-    /// # Errors
-    /// Too many, a cycle, or a needed run that has failed already.
-    pub(crate) fn start_after(
-        &mut self,
-        run: &Run,
-        after: &[(RunId, AfterEnd)],
-        failed: AfterFailed,
-    ) -> Result<Run, StoreError> {
-        if after.len() > AFTER_MAX {
-            return Err(Denied::Limit {
-                what: "runs that one run waits for",
-                limit: AFTER_MAX as u64,
-            }
-            .into());
-        }
-        for (other, on) in after {
-            let other = self.run(*other)?;
-            if self.waits_for(other.id, run.id)? {
-                return Err(Denied::invalid(
-                    "after",
-                    format!(
-                        "{} waits for {}, so neither would start",
-                        other.name, run.name
-                    ),
-                )
-                .into());
-            }
-            let state = if other.state.is_finished() {
-                after_end(*on, has_succeeded(&other))
-            } else {
-                AfterState::Open
-            };
-            if state == AfterState::Failed && failed == AfterFailed::Cancel {
-                let problem = format!(
-                    "{} did not succeed; to start after any end use {}:any",
-                    other.name, other.name
-                );
-                return Err(Denied::invalid("after", problem).into());
-            }
-            self.prepare(ADD_AFTER)?.run(params![
-                run.id.to_string(),
-                other.id.to_string(),
-                on.word(),
-                state.word()
-            ])?;
-        }
-        self.prepare("UPDATE runs SET after_failed = ?2 WHERE id = ?1")?
-            .run(params![run.id.to_string(), failed.word()])?;
-        self.count_open_after(run.id)
-    }
-
     /// Lets a queued run start only after a live run has released its ports. Returns whether there
     /// is one.
     ///
     /// # Errors
     /// A failure of the store.
     pub fn wait_for_ports(&mut self, run: &Run, count: u16) -> Result<bool, StoreError> {
-        let Some(holder) = self.port_holder(run)? else {
+        let Some(holder) = port_holder(self, run)? else {
             return Ok(false);
         };
         self.prepare(ADD_AFTER)?.run([
@@ -191,9 +138,10 @@ impl Tx<'_> {
             AfterEnd::Ports.word(),
             AfterState::Open.word(),
         ])?;
-        self.count_open_after(run.id)?;
+        count_open_after(self, run.id)?;
         let holder = self.run(run_id(&holder)?)?;
-        self.note_queue_change(
+        note_queue_change(
+            self,
             run,
             "hub",
             &format!(
@@ -209,148 +157,7 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn has_port_holder(&self, run: &Run) -> Result<bool, StoreError> {
-        Ok(self.port_holder(run)?.is_some())
-    }
-
-    fn port_holder(&self, run: &Run) -> Result<Option<String>, StoreError> {
-        // The waiting runs are spread over the live ones, so that few are retried at a time. The
-        // run's ancestors are excluded, because they may wait for it.
-        let sql =
-            "WITH RECURSIVE above (id) AS (SELECT ?1 UNION SELECT r.parent FROM runs r JOIN above ON r.id = above.id WHERE r.parent IS NOT NULL)
-            SELECT id FROM runs INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping') AND port_base IS NOT NULL
-            AND id NOT IN (SELECT id FROM above)
-            ORDER BY (SELECT count(*) FROM run_after WHERE after_run = runs.id AND state = 'open'), no LIMIT 1";
-        Ok(self.prepare(sql)?.find_row([run.id.to_string()])?)
-    }
-
-    /// Returns whether a run waits for another, also through others.
-    fn waits_for(&self, run: RunId, other: RunId) -> Result<bool, StoreError> {
-        // No run waits for a new run, so the usual case costs one seek.
-        let sql = "SELECT EXISTS (SELECT 1 FROM run_after WHERE after_run = ?2) AND EXISTS (
-             WITH RECURSIVE waited (id) AS (SELECT ?1 UNION SELECT after_run FROM run_after JOIN waited ON run = id WHERE state <> 'met')
-             SELECT 1 FROM waited WHERE id = ?2)";
-        Ok(self
-            .prepare(sql)?
-            .read_row([run.to_string(), other.to_string()])?)
-    }
-
-    /// Counts what a run waits for, and records whether it is held: since its newest event, if it
-    /// was not held before. Returns the run.
-    fn count_open_after(&mut self, run: RunId) -> Result<Run, StoreError> {
-        let before = self.run(run)?;
-        self.note_queued(&before, before.state, -1);
-        self.prepare(
-            "UPDATE runs SET after_open = (SELECT count(*) FROM run_after WHERE run = ?1 AND state <> 'met'),
-             end_seq = CASE WHEN state <> 'queued' THEN end_seq
-                            WHEN EXISTS (SELECT 1 FROM run_after WHERE run = ?1 AND state = 'failed') THEN coalesce(end_seq, last_seq) END
-             WHERE id = ?1",
-        )?
-        .run([run.to_string()])?;
-        let run = self.run(run)?;
-        self.note_queued(&run, run.state, 1);
-        Ok(run)
-    }
-
-    /// Lets runs start that waited for the ports of a run that is no longer live.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(in crate::store) fn wake_port_waiters(&mut self, holder: &Run) -> Result<(), StoreError> {
-        let waiting: Vec<String> = self
-            .prepare("UPDATE run_after SET state = 'met' WHERE after_run = ?1 AND on_end = ?2 AND state = 'open' RETURNING run")?
-            .read_rows([holder.id.to_string().as_str(), AfterEnd::Ports.word()])?;
-        for run in waiting {
-            let run = self.count_open_after(run_id(&run)?)?;
-            if !run.state.is_finished() {
-                self.note_queue_change(
-                    &run,
-                    "hub",
-                    &format!("{} no longer needs its ports", holder.name),
-                )?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Reads the runs that are to start after an ended run. Empty: it has not finished.
-    pub(in crate::store) fn open_dependents(&self, ended: RunId) -> Result<Vec<RunId>, StoreError> {
-        let waiting: Vec<String> = self
-            .prepare("SELECT run FROM run_after WHERE after_run = ?1 AND state = 'open'")?
-            .read_rows([ended.to_string()])?;
-        if waiting.is_empty() || !self.run(ended)?.state.is_finished() {
-            return Ok(Vec::new());
-        }
-        waiting.iter().map(|run| run_id(run)).collect()
-    }
-
-    /// Records what the end of a run means for one that was to start after it. If that is to be
-    /// cancelled, this is named.
-    pub(in crate::store) fn depend(&mut self, run: RunId, on: RunId) -> Result<(), StoreError> {
-        let ended = self.run(on)?;
-        let RunState::Finished(outcome) = ended.state else {
-            return Ok(());
-        };
-        let on_end: Option<String> = self
-            .prepare("SELECT on_end FROM run_after WHERE run = ?1 AND after_run = ?2")?
-            .find_row([run.to_string(), on.to_string()])?;
-        let Some(on_end) = on_end else { return Ok(()) };
-        let on_end = AfterEnd::from_word(&on_end).ok_or_else(|| {
-            StoreError::Corrupt(format!("run {run}: the runs that it starts after"))
-        })?;
-        let state = after_end(on_end, has_succeeded(&ended));
-        self.prepare("UPDATE run_after SET state = ?3 WHERE run = ?1 AND after_run = ?2")?
-            .run([
-                run.to_string().as_str(),
-                &ended.id.to_string(),
-                state.word(),
-            ])?;
-        let was_held = self.run(run)?.is_held();
-        let run = self.count_open_after(run)?;
-        if run.state.is_finished() {
-            return Ok(());
-        }
-        let what = match ended.shortfall {
-            Some(shortfall) => format!("{} ended: {}", ended.name, shortfall.word()),
-            None => format!("{} ended: {outcome}", ended.name),
-        };
-        match (state, run.after_failed) {
-            (AfterState::Failed, AfterFailed::Cancel) => {
-                let why = format!("dependency {} failed", ended.name);
-                self.set_detail(run.id, &why)?;
-                self.then(Step::Cancel {
-                    run: run.id,
-                    cause: Cause::hub(why),
-                });
-                self.then(Step::CancelBelow {
-                    run: run.id,
-                    by: "hub".to_owned(),
-                });
-                Ok(())
-            }
-            (AfterState::Failed, AfterFailed::Hold) => {
-                let kind = if was_held {
-                    EventKind::RunQueueChanged
-                } else {
-                    EventKind::RunHeld
-                };
-                self.append_queue_event(kind, &run, "hub", &format!("held: {what}"))?;
-                // Wakes a waiter that has seen everything before this event.
-                self.prepare(
-                    "UPDATE runs SET end_seq = last_seq WHERE id = ?1 AND state = 'queued'",
-                )?
-                .run([run.id.to_string()])
-                .map(drop)
-                .map_err(StoreError::from)
-            }
-            (AfterState::Met | AfterState::Open, _) => {
-                let rest = if run.after_open == 0 {
-                    String::new()
-                } else {
-                    format!("; waits for {} more", run.after_open)
-                };
-                self.note_queue_change(&run, "hub", &format!("{what}{rest}"))
-            }
-        }
+        Ok(port_holder(self, run)?.is_some())
     }
 
     /// Lets a queued run start although runs that it waits for have failed. Returns whether there
@@ -365,8 +172,9 @@ impl Tx<'_> {
         if released == 0 {
             return Ok(false);
         }
-        self.count_open_after(run.id)?;
-        self.note_queue_change(
+        count_open_after(self, run.id)?;
+        note_queue_change(
+            self,
             run,
             &by.to_string(),
             "starts although a run that it waited for has failed",
@@ -392,34 +200,234 @@ impl Tx<'_> {
                 &of.id.to_string(),
                 &retry.to_string(),
             ])?;
-            let run = self.count_open_after(run_id(&run)?)?;
-            self.note_queue_change(&run, "hub", &format!("waits for the retry of {}", of.name))?;
+            let run = count_open_after(self, run_id(&run)?)?;
+            note_queue_change(
+                self,
+                &run,
+                "hub",
+                &format!("waits for the retry of {}", of.name),
+            )?;
         }
         Ok(())
     }
+}
 
-    /// Records a change of how a queued run waits.
-    pub(in crate::store) fn note_queue_change(
-        &mut self,
-        run: &Run,
-        by: &str,
-        text: &str,
-    ) -> Result<(), StoreError> {
-        self.append_queue_event(EventKind::RunQueueChanged, run, by, text)
+/// Lets a queued run start only after others.
+///
+/// # Errors
+/// Too many, a cycle, or a needed run that has failed already.
+pub(in crate::store) fn start_after(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    after: &[(RunId, AfterEnd)],
+    failed: AfterFailed,
+) -> Result<Run, StoreError> {
+    if after.len() > AFTER_MAX {
+        return Err(Denied::Limit {
+            what: "runs that one run waits for",
+            limit: AFTER_MAX as u64,
+        }
+        .into());
     }
+    for (other, on) in after {
+        let other = tx.run(*other)?;
+        if waits_for(tx, other.id, run.id)? {
+            return Err(Denied::invalid(
+                "after",
+                format!(
+                    "{} waits for {}, so neither would start",
+                    other.name, run.name
+                ),
+            )
+            .into());
+        }
+        let state = if other.state.is_finished() {
+            after_end(*on, has_succeeded(&other))
+        } else {
+            AfterState::Open
+        };
+        if state == AfterState::Failed && failed == AfterFailed::Cancel {
+            let problem = format!(
+                "{} did not succeed; to start after any end use {}:any",
+                other.name, other.name
+            );
+            return Err(Denied::invalid("after", problem).into());
+        }
+        tx.prepare(ADD_AFTER)?.run(params![
+            run.id.to_string(),
+            other.id.to_string(),
+            on.word(),
+            state.word()
+        ])?;
+    }
+    tx.prepare("UPDATE runs SET after_failed = ?2 WHERE id = ?1")?
+        .run(params![run.id.to_string(), failed.word()])?;
+    count_open_after(tx, run.id)
+}
 
-    fn append_queue_event(
-        &mut self,
-        kind: EventKind,
-        run: &Run,
-        by: &str,
-        text: &str,
-    ) -> Result<(), StoreError> {
-        let seq = append_event(self, kind, run.id, &run.owner.to_string(), None, by, text)?;
-        self.touch(run.id, seq)?;
-        self.notify(Topic::Queue);
-        Ok(())
+fn port_holder(tx: &Tx<'_>, run: &Run) -> Result<Option<String>, StoreError> {
+    // The waiting runs are spread over the live ones, so that few are retried at a time. The
+    // run's ancestors are excluded, because they may wait for it.
+    let sql =
+        "WITH RECURSIVE above (id) AS (SELECT ?1 UNION SELECT r.parent FROM runs r JOIN above ON r.id = above.id WHERE r.parent IS NOT NULL)
+        SELECT id FROM runs INDEXED BY runs_live WHERE state IN ('starting', 'running', 'stopping') AND port_base IS NOT NULL
+        AND id NOT IN (SELECT id FROM above)
+        ORDER BY (SELECT count(*) FROM run_after WHERE after_run = runs.id AND state = 'open'), no LIMIT 1";
+    Ok(tx.prepare(sql)?.find_row([run.id.to_string()])?)
+}
+
+/// Returns whether a run waits for another, also through others.
+fn waits_for(tx: &Tx<'_>, run: RunId, other: RunId) -> Result<bool, StoreError> {
+    // No run waits for a new run, so the usual case costs one seek.
+    let sql = "SELECT EXISTS (SELECT 1 FROM run_after WHERE after_run = ?2) AND EXISTS (
+         WITH RECURSIVE waited (id) AS (SELECT ?1 UNION SELECT after_run FROM run_after JOIN waited ON run = id WHERE state <> 'met')
+         SELECT 1 FROM waited WHERE id = ?2)";
+    Ok(tx
+        .prepare(sql)?
+        .read_row([run.to_string(), other.to_string()])?)
+}
+
+/// Counts what a run waits for, and records whether it is held: since its newest event, if it
+/// was not held before. Returns the run.
+fn count_open_after(tx: &mut Tx<'_>, run: RunId) -> Result<Run, StoreError> {
+    let before = tx.run(run)?;
+    tx.note_queued(&before, before.state, -1);
+    tx.prepare(
+        "UPDATE runs SET after_open = (SELECT count(*) FROM run_after WHERE run = ?1 AND state <> 'met'),
+         end_seq = CASE WHEN state <> 'queued' THEN end_seq
+                        WHEN EXISTS (SELECT 1 FROM run_after WHERE run = ?1 AND state = 'failed') THEN coalesce(end_seq, last_seq) END
+         WHERE id = ?1",
+    )?
+    .run([run.to_string()])?;
+    let run = tx.run(run)?;
+    tx.note_queued(&run, run.state, 1);
+    Ok(run)
+}
+
+/// Lets runs start that waited for the ports of a run that is no longer live.
+///
+/// # Errors
+/// A failure of the store.
+pub(in crate::store) fn wake_port_waiters(tx: &mut Tx<'_>, holder: &Run) -> Result<(), StoreError> {
+    let waiting: Vec<String> = tx
+        .prepare("UPDATE run_after SET state = 'met' WHERE after_run = ?1 AND on_end = ?2 AND state = 'open' RETURNING run")?
+        .read_rows([holder.id.to_string().as_str(), AfterEnd::Ports.word()])?;
+    for run in waiting {
+        let run = count_open_after(tx, run_id(&run)?)?;
+        if !run.state.is_finished() {
+            note_queue_change(
+                tx,
+                &run,
+                "hub",
+                &format!("{} no longer needs its ports", holder.name),
+            )?;
+        }
     }
+    Ok(())
+}
+
+/// Reads the runs that are to start after an ended run. Empty: it has not finished.
+pub(in crate::store) fn open_dependents(
+    tx: &Tx<'_>,
+    ended: RunId,
+) -> Result<Vec<RunId>, StoreError> {
+    let waiting: Vec<String> = tx
+        .prepare("SELECT run FROM run_after WHERE after_run = ?1 AND state = 'open'")?
+        .read_rows([ended.to_string()])?;
+    if waiting.is_empty() || !tx.run(ended)?.state.is_finished() {
+        return Ok(Vec::new());
+    }
+    waiting.iter().map(|run| run_id(run)).collect()
+}
+
+/// Records what the end of a run means for one that was to start after it. If that is to be
+/// cancelled, this is named.
+pub(in crate::store) fn depend(tx: &mut Tx<'_>, run: RunId, on: RunId) -> Result<(), StoreError> {
+    let ended = tx.run(on)?;
+    let RunState::Finished(outcome) = ended.state else {
+        return Ok(());
+    };
+    let on_end: Option<String> = tx
+        .prepare("SELECT on_end FROM run_after WHERE run = ?1 AND after_run = ?2")?
+        .find_row([run.to_string(), on.to_string()])?;
+    let Some(on_end) = on_end else { return Ok(()) };
+    let on_end = AfterEnd::from_word(&on_end)
+        .ok_or_else(|| StoreError::Corrupt(format!("run {run}: the runs that it starts after")))?;
+    let state = after_end(on_end, has_succeeded(&ended));
+    tx.prepare("UPDATE run_after SET state = ?3 WHERE run = ?1 AND after_run = ?2")?
+        .run([
+            run.to_string().as_str(),
+            &ended.id.to_string(),
+            state.word(),
+        ])?;
+    let was_held = tx.run(run)?.is_held();
+    let run = count_open_after(tx, run)?;
+    if run.state.is_finished() {
+        return Ok(());
+    }
+    let what = match ended.shortfall {
+        Some(shortfall) => format!("{} ended: {}", ended.name, shortfall.word()),
+        None => format!("{} ended: {outcome}", ended.name),
+    };
+    match (state, run.after_failed) {
+        (AfterState::Failed, AfterFailed::Cancel) => {
+            let why = format!("dependency {} failed", ended.name);
+            tx.set_detail(run.id, &why)?;
+            tx.then(Step::Cancel {
+                run: run.id,
+                cause: Cause::hub(why),
+            });
+            tx.then(Step::CancelBelow {
+                run: run.id,
+                by: "hub".to_owned(),
+            });
+            Ok(())
+        }
+        (AfterState::Failed, AfterFailed::Hold) => {
+            let kind = if was_held {
+                EventKind::RunQueueChanged
+            } else {
+                EventKind::RunHeld
+            };
+            append_queue_event(tx, kind, &run, "hub", &format!("held: {what}"))?;
+            // Wakes a waiter that has seen everything before this event.
+            tx.prepare("UPDATE runs SET end_seq = last_seq WHERE id = ?1 AND state = 'queued'")?
+                .run([run.id.to_string()])
+                .map(drop)
+                .map_err(StoreError::from)
+        }
+        (AfterState::Met | AfterState::Open, _) => {
+            let rest = if run.after_open == 0 {
+                String::new()
+            } else {
+                format!("; waits for {} more", run.after_open)
+            };
+            note_queue_change(tx, &run, "hub", &format!("{what}{rest}"))
+        }
+    }
+}
+
+/// Records a change of how a queued run waits.
+pub(in crate::store) fn note_queue_change(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    by: &str,
+    text: &str,
+) -> Result<(), StoreError> {
+    append_queue_event(tx, EventKind::RunQueueChanged, run, by, text)
+}
+
+fn append_queue_event(
+    tx: &mut Tx<'_>,
+    kind: EventKind,
+    run: &Run,
+    by: &str,
+    text: &str,
+) -> Result<(), StoreError> {
+    let seq = append_event(tx, kind, run.id, &run.owner.to_string(), None, by, text)?;
+    tx.touch(run.id, seq)?;
+    tx.notify(Topic::Queue);
+    Ok(())
 }
 
 /// A run that another one waits for, by its name.

@@ -4,7 +4,7 @@ use super::memory::Held;
 use super::pools::{Pools, StartTarget};
 use crate::store::db::{Connection, params, row, select};
 use crate::store::ids::run_id;
-use crate::store::runs::list;
+use crate::store::records::run::list;
 use crate::store::{Run, StoreError, Tx, run_input, workspace_around};
 use adjutant_core::pool::{Candidate, PoolLimits, SlotUsage, next_start};
 use adjutant_core::tree::Rank;
@@ -295,18 +295,16 @@ pub fn launch_candidates(
     Ok(free.min(able as u64))
 }
 
-impl Tx<'_> {
-    /// Records that a run of its owner has started in its pool, so that other owners come first.
-    pub(in crate::store) fn note_start(
-        &mut self,
-        run: &Run,
-        seq: EventSeq,
-    ) -> Result<(), StoreError> {
-        debug_assert_eq!(run.state, RunState::Queued, "only a queued run starts");
-        self.prepare("INSERT INTO pool_starts (pool, owner, seq) VALUES (?1, ?2, ?3) ON CONFLICT (pool, owner) DO UPDATE SET seq = ?3")?
-            .run(params![run.pool, run.owner.to_string(), seq.0])?;
-        Ok(())
-    }
+/// Records that a run of its owner has started in its pool, so that other owners come first.
+pub(in crate::store) fn note_start(
+    tx: &mut Tx<'_>,
+    run: &Run,
+    seq: EventSeq,
+) -> Result<(), StoreError> {
+    debug_assert_eq!(run.state, RunState::Queued, "only a queued run starts");
+    tx.prepare("INSERT INTO pool_starts (pool, owner, seq) VALUES (?1, ?2, ?3) ON CONFLICT (pool, owner) DO UPDATE SET seq = ?3")?
+        .run(params![run.pool, run.owner.to_string(), seq.0])?;
+    Ok(())
 }
 
 #[cfg(test)]

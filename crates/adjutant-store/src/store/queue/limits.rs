@@ -49,7 +49,7 @@ row! {
     #[derive(Debug, Clone, PartialEq, Eq)]
     pub struct QuotaWindowRow {
         pub agent: String,
-        pub window: QuotaWindow [WindowRow] as WindowRow::decode,
+        pub window: QuotaWindow [QuotaRow] as QuotaRow::decode,
         pub reported_at: Time,
     }
 }
@@ -72,14 +72,14 @@ pub fn quota_windows(
 
 row! {
     /// The columns of a window of a quota.
-    struct WindowRow {
+    struct QuotaRow {
         minutes: u32,
         used_percent: u8,
         resets_at: Time,
     }
 }
 
-impl WindowRow {
+impl QuotaRow {
     fn decode(self) -> db::Result<QuotaWindow> {
         let Self {
             minutes,
@@ -156,22 +156,22 @@ impl Tx<'_> {
         }
         Ok(())
     }
+}
 
-    /// Spreads out the starts of an agent's runs after its limit.
-    pub(in crate::store) fn spread_starts(&mut self, run: &Run) -> Result<(), StoreError> {
-        let limit: Option<LimitRow> = self
-            .prepare(select!(LimitRow, "FROM usage_limits WHERE agent = ?1"))?
-            .find_row([&run.agent])?;
-        let Some(limit) = limit else { return Ok(()) };
-        let limit = limit.decode()?;
-        match limit.after_start(self.steady()) {
-            Some(next) => self
-                .prepare("UPDATE usage_limits SET until_at = ?2, spread = ?3 WHERE agent = ?1")?
-                .execute(params![run.agent, next.until.0, next.spread])?,
-            None => self
-                .prepare("DELETE FROM usage_limits WHERE agent = ?1")?
-                .execute([&run.agent])?,
-        };
-        Ok(())
-    }
+/// Spreads out the starts of an agent's runs after its limit.
+pub(in crate::store) fn spread_starts(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreError> {
+    let limit: Option<LimitRow> = tx
+        .prepare(select!(LimitRow, "FROM usage_limits WHERE agent = ?1"))?
+        .find_row([&run.agent])?;
+    let Some(limit) = limit else { return Ok(()) };
+    let limit = limit.decode()?;
+    match limit.after_start(tx.steady()) {
+        Some(next) => tx
+            .prepare("UPDATE usage_limits SET until_at = ?2, spread = ?3 WHERE agent = ?1")?
+            .execute(params![run.agent, next.until.0, next.spread])?,
+        None => tx
+            .prepare("DELETE FROM usage_limits WHERE agent = ?1")?
+            .execute([&run.agent])?,
+    };
+    Ok(())
 }

@@ -1,9 +1,9 @@
 //! Lists of requests.
 
-use super::request::{Request, escalated};
 use super::row::{FROM, FROM_OPEN, FROM_OPEN_OF_RUN, list};
 use crate::store::db::{self, Columns, Connection, Record, params, row};
-use crate::store::{Run, StoreError};
+use crate::store::records::request::escalated;
+use crate::store::{Request, Run, StoreError};
 use adjutant_core::{EventKind, Principal, RequestId, RequestNo, RunId, SteadyTime, limits};
 
 /// Reads the open requests of all descendants of a run, oldest first.

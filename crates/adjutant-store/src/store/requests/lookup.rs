@@ -1,9 +1,8 @@
 //! Finds requests by id, number, child run or group.
 
-use super::request::Request;
 use super::row::{FROM, list, one};
-use crate::store::StoreError;
 use crate::store::db::Connection;
+use crate::store::{Request, StoreError};
 use adjutant_core::{RequestId, RequestNo, RunId};
 
 /// Reads one request by its id.

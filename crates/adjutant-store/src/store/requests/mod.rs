@@ -2,7 +2,6 @@
 
 mod listing;
 mod lookup;
-mod request;
 mod row;
 mod write;
 
@@ -13,4 +12,5 @@ pub use listing::{
 pub(super) use listing::{due_requests, has_settled_since_stop, open_approvals_of_tree};
 pub(super) use lookup::request_by_child;
 pub use lookup::{has_requests, request_by_id, request_by_no, requests_together};
-pub use request::{Group, NewRequest, Request};
+pub use write::NewRequest;
+pub(in crate::store) use write::{withdraw_requests, write_states};

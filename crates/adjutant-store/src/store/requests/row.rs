@@ -1,8 +1,8 @@
 //! Reading requests, and where they are selected from.
 
-use super::request::{ClarifiedRow, GroupRow, Request};
-use crate::store::StoreError;
 use crate::store::db::{self, Connection, Record};
+use crate::store::records::request::{ClarifiedRow, GroupRow};
+use crate::store::{Request, StoreError};
 use adjutant_core::Time;
 use std::sync::LazyLock;
 

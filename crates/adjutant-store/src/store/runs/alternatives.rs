@@ -1,8 +1,8 @@
 //! The agents that may do a run, in the order of their preference.
 
-use super::run::Run;
 use super::spec::{RunInput, write_spec};
 use crate::store::db::{Connection, params, row, select};
+use crate::store::records::run::Run;
 use crate::store::{StoreError, Tx};
 use adjutant_core::{AgentSpec, PoolName, RunId};
 use std::collections::BTreeMap;

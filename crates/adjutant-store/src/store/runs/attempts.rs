@@ -1,8 +1,8 @@
 //! The attempts of a run.
 
-use super::run::Run;
 use crate::store::db::{Connection, params, row, select};
 use crate::store::ids::unsigned;
+use crate::store::records::run::Run;
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::result::ResultGap;
 use adjutant_core::units::duration;

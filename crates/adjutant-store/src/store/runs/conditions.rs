@@ -1,10 +1,8 @@
 //! Conditions of live runs.
 
-use super::fence::{DeniedWritesRow, FenceState};
-use super::run::Run;
-use super::stated::RetryingRow;
 use crate::store::db::params;
 use crate::store::events::first_line;
+use crate::store::records::run::{DeniedWritesRow, FenceState, RetryingRow, Run};
 use crate::store::{StoreError, Topic, Tx, append_event};
 use adjutant_core::condition::Retrying;
 use adjutant_core::fence::notifies_of_denied_writes;

@@ -1,9 +1,9 @@
 //! Runs that share a directory.
 
-use super::run::{Run, list};
 use crate::store::StoreError;
 use crate::store::db::{Connection, params};
 use crate::store::ids::run_id;
+use crate::store::records::run::{Run, list};
 use adjutant_core::RunId;
 
 /// Maximum number of other live runs that are named.

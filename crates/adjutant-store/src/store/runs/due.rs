@@ -1,8 +1,8 @@
 //! Deadlines of runs.
 
-use super::run::{Run, list};
 use crate::store::StoreError;
 use crate::store::db::{Connection, row, select};
+use crate::store::records::run::{Run, list};
 use adjutant_core::{RunId, SteadyTime, StopReason};
 
 /// Returns whether the hub has work without being called: a run that is live, queued, or stopped

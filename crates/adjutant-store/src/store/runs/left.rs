@@ -50,15 +50,15 @@ impl Tx<'_> {
         }
         Ok(())
     }
+}
 
-    /// Forgets what is left on the hosts of a revoked token. They cannot connect any more.
-    pub(in crate::store) fn forget_left_with_token(
-        &mut self,
-        token: &str,
-    ) -> Result<(), StoreError> {
-        // `0` is the character after `/`.
-        self.prepare("DELETE FROM left_on_runners WHERE host >= ?1 AND host < ?2")?
-            .run((format!("{token}/"), format!("{token}0")))?;
-        Ok(())
-    }
+/// Forgets what is left on the hosts of a revoked token. They cannot connect any more.
+pub(in crate::store) fn forget_left_with_token(
+    tx: &mut Tx<'_>,
+    token: &str,
+) -> Result<(), StoreError> {
+    // `0` is the character after `/`.
+    tx.prepare("DELETE FROM left_on_runners WHERE host >= ?1 AND host < ?2")?
+        .run((format!("{token}/"), format!("{token}0")))?;
+    Ok(())
 }

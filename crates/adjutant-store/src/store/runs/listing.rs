@@ -1,11 +1,11 @@
 //! Lists of runs.
 
 use super::counts::is_queue_longer;
-#[cfg(test)]
-use super::run::list_statement;
-use super::run::{Run, list};
 use crate::store::StoreError;
 use crate::store::db::{Connection, params};
+#[cfg(test)]
+use crate::store::records::run::list_statement;
+use crate::store::records::run::{Run, list};
 use adjutant_core::{Principal, RunId, SteadyTime};
 
 /// A page of runs, and the number of further ones.

@@ -1,8 +1,8 @@
 //! Finds one run.
 
-use super::run::{Run, list};
 use crate::store::StoreError;
 use crate::store::db::{Connection, params};
+use crate::store::records::run::{Run, list};
 use adjutant_core::name::LAST_RUN;
 use adjutant_core::{Denied, Principal, RunId};
 

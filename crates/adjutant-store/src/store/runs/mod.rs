@@ -13,10 +13,7 @@ mod lookup;
 mod parts;
 mod ports;
 mod reports;
-mod row;
-mod run;
 mod spec;
-mod stated;
 mod tree;
 mod unreadable;
 mod write;
@@ -34,7 +31,7 @@ pub use directory::{
 };
 pub(in crate::store) use due::outlook;
 pub use due::{due_estimates, due_stopped, has_scheduled_work, next_until, paused_by_pressure};
-pub use fence::FenceState;
+pub(in crate::store) use left::forget_left_with_token;
 pub use left::left_on_runner;
 #[cfg(test)]
 pub(in crate::store) use listing::statements_of_queued;
@@ -46,14 +43,11 @@ pub use lookup::{newest_run_names, run_by_id, run_by_ref};
 pub use parts::{RunParts, run_parts};
 pub use ports::ports_of;
 pub use reports::report_of;
-pub(in crate::store) use row::StateRow;
-pub(in crate::store) use run::list;
-pub use run::{NewRun, Run};
+pub(in crate::store) use reports::supersede_report;
 pub(in crate::store) use spec::write_spec;
 pub use spec::{
     RunInput, RunTerms, acceptance_of, is_usage_of_last_call, permissions_of, run_input, run_terms,
 };
-pub use stated::{RetryingSince, Usage};
-pub(in crate::store) use tree::unrequested_answering_runs;
 pub use tree::{children_of, tree_size};
+pub(in crate::store) use tree::{notify_ancestors, unrequested_answering_runs};
 pub use unreadable::{signals_since, unreadable_blocks};

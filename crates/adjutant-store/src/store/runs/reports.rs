@@ -1,8 +1,8 @@
 //! A run's completion report and the evidence for it.
 
-use super::run::Run;
 use crate::store::db::{Connection, params};
 use crate::store::events::first_line;
+use crate::store::records::run::Run;
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::report::{Claim, Report, ReportStatus};
 use adjutant_core::{EventKind, EventSeq, Principal, RunId};
@@ -129,19 +129,6 @@ impl Tx<'_> {
         Ok(())
     }
 
-    /// Records that a run which has reported makes another statement: it works on, so the report is
-    /// no reason to expect its end.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(in crate::store) fn supersede_report(&self, run: &Run) -> Result<(), StoreError> {
-        if run.reported.is_some() {
-            self.prepare("UPDATE runs SET reported_at = NULL, report_seq = NULL WHERE id = ?1")?
-                .run([run.id.to_string()])?;
-        }
-        Ok(())
-    }
-
     /// Stores the evidence that a supervisor collected after the end of an attempt.
     ///
     /// # Errors
@@ -151,4 +138,17 @@ impl Tx<'_> {
             .run(params![run.to_string(), evidence])?;
         Ok(())
     }
+}
+
+/// Records that a run which has reported makes another statement: it works on, so the report is
+/// no reason to expect its end.
+///
+/// # Errors
+/// A failure of the store.
+pub(in crate::store) fn supersede_report(tx: &Tx<'_>, run: &Run) -> Result<(), StoreError> {
+    if run.reported.is_some() {
+        tx.prepare("UPDATE runs SET reported_at = NULL, report_seq = NULL WHERE id = ?1")?
+            .run([run.id.to_string()])?;
+    }
+    Ok(())
 }

@@ -4,9 +4,8 @@ use crate::config::is_credential;
 use crate::store::db::Connection;
 use crate::store::{DispatchEnv, StoreError, Tx};
 use adjutant_core::agent::{AgentGate, AgentOverrides};
-use adjutant_core::checkpoint::{Checkpoint, CheckpointAuthor};
 use adjutant_core::{
-    AgentName, AgentSpec, AttemptNo, Fence, HarnessKind, Isolation, Permissions, PromptVia, RunId,
+    AgentName, AgentSpec, Fence, HarnessKind, Isolation, Permissions, PromptVia, RunId,
 };
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -167,88 +166,6 @@ fn accept_of(run: RunId, text: Option<String>) -> Result<Vec<String>, StoreError
     };
     serde_json::from_slice(text.as_bytes())
         .map_err(|error| StoreError::Corrupt(format!("run {run}: its acceptance command: {error}")))
-}
-
-/// A serialized checkpoint.
-#[derive(Serialize, Deserialize)]
-pub(super) struct CheckpointRow {
-    /// The attempt that saved the checkpoint.
-    attempt: u32,
-    by_us: bool,
-    blocker_type: Option<String>,
-    details: String,
-    completed_work: Option<String>,
-    blocked_work: Option<String>,
-    state: Option<String>,
-    requirements: Option<String>,
-    recovery: Option<String>,
-    working_directory: Option<String>,
-    changed_files: Vec<String>,
-}
-
-impl CheckpointRow {
-    pub(super) fn of(checkpoint: &Checkpoint, attempt: AttemptNo) -> Self {
-        let Checkpoint {
-            made_by,
-            blocker_type,
-            details,
-            completed_work,
-            blocked_work,
-            state,
-            requirements,
-            recovery,
-            working_directory,
-            changed_files,
-        } = checkpoint.clone();
-        let by_us = made_by == CheckpointAuthor::Adjutant;
-        Self {
-            attempt: attempt.0,
-            by_us,
-            blocker_type,
-            details,
-            completed_work,
-            blocked_work,
-            state,
-            requirements,
-            recovery,
-            working_directory,
-            changed_files,
-        }
-    }
-
-    pub(super) fn decode(self) -> (Checkpoint, AttemptNo) {
-        let Self {
-            attempt,
-            by_us,
-            blocker_type,
-            details,
-            completed_work,
-            blocked_work,
-            state,
-            requirements,
-            recovery,
-            working_directory,
-            changed_files,
-        } = self;
-        let made_by = if by_us {
-            CheckpointAuthor::Adjutant
-        } else {
-            CheckpointAuthor::Run
-        };
-        let checkpoint = Checkpoint {
-            made_by,
-            blocker_type,
-            details,
-            completed_work,
-            blocked_work,
-            state,
-            requirements,
-            recovery,
-            working_directory,
-            changed_files,
-        };
-        (checkpoint, AttemptNo(attempt))
-    }
 }
 
 /// A serialized gate of an agent.

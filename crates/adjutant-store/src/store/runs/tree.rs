@@ -1,8 +1,8 @@
 //! The trees of runs that start runs.
 
 use super::lookup::run_by_id;
-use super::run::Run;
 use crate::store::db::Connection;
+use crate::store::records::run::Run;
 use crate::store::{StoreError, Topic, Tx};
 use adjutant_core::RunId;
 use adjutant_core::tree::TreeSize;
@@ -55,14 +55,12 @@ pub(in crate::store) fn unrequested_answering_runs(
         .read_rows([root.to_string()])?)
 }
 
-impl Tx<'_> {
-    /// Wakes the waiters of the runs above this one.
-    pub(in crate::store) fn notify_ancestors(&mut self, run: &Run) -> Result<(), StoreError> {
-        let mut above = run.parent;
-        while let Some(parent) = above {
-            self.notify(Topic::Run(parent));
-            above = run_by_id(self.connection(), parent)?.and_then(|run| run.parent);
-        }
-        Ok(())
+/// Wakes the waiters of the runs above this one.
+pub(in crate::store) fn notify_ancestors(tx: &mut Tx<'_>, run: &Run) -> Result<(), StoreError> {
+    let mut above = run.parent;
+    while let Some(parent) = above {
+        tx.notify(Topic::Run(parent));
+        above = run_by_id(tx.connection(), parent)?.and_then(|run| run.parent);
     }
+    Ok(())
 }

@@ -1,7 +1,8 @@
 //! Blocks of runs that could not be read.
 
 use crate::store::db::{Connection, params};
-use crate::store::{Run, StoreError, Tx};
+use crate::store::records::run::Run;
+use crate::store::{StoreError, Tx};
 use adjutant_core::signal::{Notice, SignalKind, UnreadableBlock};
 use adjutant_core::{EventKind, EventSeq, RunId};
 

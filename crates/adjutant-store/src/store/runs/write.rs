@@ -1,10 +1,9 @@
 //! Changing runs.
 
 use super::lookup::run_by_id;
-use super::run::Run;
-use super::spec::CheckpointRow;
 use crate::store::db::params;
 use crate::store::events::first_line;
+use crate::store::records::run::{CheckpointRow, Run};
 use crate::store::{StoreError, Tx, append_event};
 use adjutant_core::checkpoint::{Checkpoint, Choice};
 use adjutant_core::units::duration;

@@ -182,7 +182,7 @@ impl Tx<'_> {
     /// A failure of the store.
     pub fn index(&mut self, backlog: &Backlog) -> Result<(), StoreError> {
         for jobs in backlog.jobs.chunks(READ_TOGETHER_MAX) {
-            jobs.iter().for_each(|job| self.announce_sources(*job));
+            jobs.iter().for_each(|job| announce_sources(self, *job));
             // All of them are read before the first one is stored.
             let mut documents = Vec::with_capacity(jobs.len());
             for job in jobs {
@@ -190,7 +190,7 @@ impl Tx<'_> {
                     Job::Request(id) => request_by_id(self.connection(), *id)?
                         .map(|request| document_of_request(&request)),
                     Job::Report(id) => match run_by_id(self.connection(), *id)? {
-                        Some(run) => self.document_of_report(&run)?,
+                        Some(run) => document_of_report(self, &run)?,
                         None => None,
                     },
                     Job::Tree(_) => None,
@@ -203,11 +203,11 @@ impl Tx<'_> {
                 }
             }
             for (known, document) in &documents {
-                self.store_document(*known, document)?;
+                store_document(self, *known, document)?;
             }
             for job in jobs {
                 if let Job::Tree(id) = job {
-                    self.index_tree(*id)?;
+                    index_tree(self, *id)?;
                 }
             }
         }
@@ -215,149 +215,147 @@ impl Tx<'_> {
             .run([backlog.seq])?;
         Ok(())
     }
+}
 
-    fn index_tree(&mut self, root: RunId) -> Result<(), StoreError> {
-        let found: Vec<(String, String)> = self
-            .prepare("SELECT d.kind, d.ref FROM runs r JOIN search_docs d ON d.run = r.id WHERE r.root = (SELECT root FROM runs WHERE id = ?1)")?
-            .read_rows([root.to_string()])?;
-        for (kind, reference) in found {
-            match kind.as_str() {
-                "request" => {
-                    if let Some(request) =
-                        request_by_id(self.connection(), request_id(&reference)?)?
-                    {
-                        self.store_again(&document_of_request(&request))?;
-                    }
+fn index_tree(tx: &mut Tx<'_>, root: RunId) -> Result<(), StoreError> {
+    let found: Vec<(String, String)> = tx
+        .prepare("SELECT d.kind, d.ref FROM runs r JOIN search_docs d ON d.run = r.id WHERE r.root = (SELECT root FROM runs WHERE id = ?1)")?
+        .read_rows([root.to_string()])?;
+    for (kind, reference) in found {
+        match kind.as_str() {
+            "request" => {
+                if let Some(request) = request_by_id(tx.connection(), request_id(&reference)?)? {
+                    store_again(tx, &document_of_request(&request))?;
                 }
-                _ => {
-                    let document = run_by_id(self.connection(), run_id(&reference)?)?
-                        .map(|run| self.document_of_report(&run))
-                        .transpose()?
-                        .flatten();
-                    if let Some(document) = document {
-                        self.store_again(&document)?;
-                    }
+            }
+            _ => {
+                let document = run_by_id(tx.connection(), run_id(&reference)?)?
+                    .map(|run| document_of_report(tx, &run))
+                    .transpose()?
+                    .flatten();
+                if let Some(document) = document {
+                    store_again(tx, &document)?;
                 }
             }
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// `None`: there is nothing to index.
-    fn document_of_report(&self, run: &Run) -> Result<Option<Document>, StoreError> {
-        // An answer in a chat is already indexed as an entry.
-        if turn_of_run(self.connection(), run.id)?.is_some() {
-            return Ok(None);
-        }
-        let (report, _) = report_of(self.connection(), run.id)?;
-        let mut parts: Vec<&str> = run.summary.iter().map(String::as_str).collect();
-        if let Some(Report {
-            status: _,
-            summary,
-            deliverables,
-            metrics,
-            issues,
-            recommendations,
-            duration: _,
-        }) = &report
-        {
-            parts.push(summary);
-            parts.extend(deliverables.iter().map(String::as_str));
-            parts.extend(
-                [metrics, issues, recommendations]
-                    .into_iter()
-                    .flatten()
-                    .map(String::as_str),
-            );
-        }
-        parts.extend(run.reconstructed.as_deref().or(run.result.as_deref()));
-        let mut unique: Vec<&str> = Vec::new();
-        for part in parts {
-            if !part.trim().is_empty() && !unique.contains(&part) {
-                unique.push(part);
-            }
-        }
-        if unique.is_empty() {
-            return Ok(None);
-        }
-        let text = unique.join("\n");
-        let mut tags = vec![
-            tag('o', &run.owner.to_string()),
-            tag('a', &Principal::Run(run.id).to_string()),
-            "k2".to_owned(),
-        ];
-        tags.extend(run.parent.map(|parent| tag('p', &parent.to_string())));
-        if text.contains('?') {
-            tags.push("q".to_owned());
-        }
-        Ok(Some(Document {
-            kind: "report",
-            reference: run.id.to_string(),
-            run: run.id,
-            at: run.ended_at.unwrap_or(self.now()),
-            tags,
-            text,
-        }))
+/// `None`: there is nothing to index.
+fn document_of_report(tx: &Tx<'_>, run: &Run) -> Result<Option<Document>, StoreError> {
+    // An answer in a chat is already indexed as an entry.
+    if turn_of_run(tx.connection(), run.id)?.is_some() {
+        return Ok(None);
     }
+    let (report, _) = report_of(tx.connection(), run.id)?;
+    let mut parts: Vec<&str> = run.summary.iter().map(String::as_str).collect();
+    if let Some(Report {
+        status: _,
+        summary,
+        deliverables,
+        metrics,
+        issues,
+        recommendations,
+        duration: _,
+    }) = &report
+    {
+        parts.push(summary);
+        parts.extend(deliverables.iter().map(String::as_str));
+        parts.extend(
+            [metrics, issues, recommendations]
+                .into_iter()
+                .flatten()
+                .map(String::as_str),
+        );
+    }
+    parts.extend(run.reconstructed.as_deref().or(run.result.as_deref()));
+    let mut unique: Vec<&str> = Vec::new();
+    for part in parts {
+        if !part.trim().is_empty() && !unique.contains(&part) {
+            unique.push(part);
+        }
+    }
+    if unique.is_empty() {
+        return Ok(None);
+    }
+    let text = unique.join("\n");
+    let mut tags = vec![
+        tag('o', &run.owner.to_string()),
+        tag('a', &Principal::Run(run.id).to_string()),
+        "k2".to_owned(),
+    ];
+    tags.extend(run.parent.map(|parent| tag('p', &parent.to_string())));
+    if text.contains('?') {
+        tags.push("q".to_owned());
+    }
+    Ok(Some(Document {
+        kind: "report",
+        reference: run.id.to_string(),
+        run: run.id,
+        at: run.ended_at.unwrap_or(tx.now()),
+        tags,
+        text,
+    }))
+}
 
-    /// Announces the reads for a document.
-    fn announce_sources(&self, job: Job) {
-        let connection = self.connection();
-        match job {
-            Job::Request(id) => {
-                connection.announce(|connection| request_by_id(connection, id));
-                connection.announce(|connection| known_document(connection, &id.to_string()));
-            }
-            Job::Report(id) => {
-                connection.announce(|connection| run_by_id(connection, id));
-                connection.announce(|connection| turn_of_run(connection, id));
-                connection.announce(|connection| report_of(connection, id));
-                connection.announce(|connection| known_document(connection, &id.to_string()));
-            }
-            Job::Tree(_) => {}
+/// Announces the reads for a document.
+fn announce_sources(tx: &Tx<'_>, job: Job) {
+    let connection = tx.connection();
+    match job {
+        Job::Request(id) => {
+            connection.announce(|connection| request_by_id(connection, id));
+            connection.announce(|connection| known_document(connection, &id.to_string()));
         }
+        Job::Report(id) => {
+            connection.announce(|connection| run_by_id(connection, id));
+            connection.announce(|connection| turn_of_run(connection, id));
+            connection.announce(|connection| report_of(connection, id));
+            connection.announce(|connection| known_document(connection, &id.to_string()));
+        }
+        Job::Tree(_) => {}
     }
+}
 
-    fn store_again(&mut self, document: &Document) -> Result<(), StoreError> {
-        let known = known_document(self.connection(), &document.reference)?;
-        self.store_document(known, document)
-    }
+fn store_again(tx: &mut Tx<'_>, document: &Document) -> Result<(), StoreError> {
+    let known = known_document(tx.connection(), &document.reference)?;
+    store_document(tx, known, document)
+}
 
-    /// Stores a document. `known`: its number, if it is stored already.
-    fn store_document(
-        &mut self,
-        known: Option<i64>,
-        document: &Document,
-    ) -> Result<(), StoreError> {
-        let Document {
-            kind,
-            reference,
-            run,
-            at,
-            tags,
-            text,
-        } = document;
-        let id = match known {
-            Some(id) => {
-                self.prepare("DELETE FROM search_fts WHERE rowid = ?1")?
-                    .run([id])?;
-                self.prepare("UPDATE search_docs SET at = ?2 WHERE id = ?1")?
-                    .run(params![id, at.0])?;
-                id
-            }
-            None => self
-                .prepare("INSERT INTO search_docs (kind, ref, run, at) VALUES (?1, ?2, ?3, ?4)")?
-                .insert("id", params![kind, reference, run.to_string(), at.0])?,
-        };
-        let text = if self.connection().has_fts5() {
-            indexed(text)
-        } else {
-            text.into()
-        };
-        self.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?
-            .run(params![id, tags.join(" "), text])?;
-        Ok(())
-    }
+/// Stores a document. `known`: its number, if it is stored already.
+fn store_document(
+    tx: &mut Tx<'_>,
+    known: Option<i64>,
+    document: &Document,
+) -> Result<(), StoreError> {
+    let Document {
+        kind,
+        reference,
+        run,
+        at,
+        tags,
+        text,
+    } = document;
+    let id = match known {
+        Some(id) => {
+            tx.prepare("DELETE FROM search_fts WHERE rowid = ?1")?
+                .run([id])?;
+            tx.prepare("UPDATE search_docs SET at = ?2 WHERE id = ?1")?
+                .run(params![id, at.0])?;
+            id
+        }
+        None => tx
+            .prepare("INSERT INTO search_docs (kind, ref, run, at) VALUES (?1, ?2, ?3, ?4)")?
+            .insert("id", params![kind, reference, run.to_string(), at.0])?,
+    };
+    let text = if tx.connection().has_fts5() {
+        indexed(text)
+    } else {
+        text.into()
+    };
+    tx.prepare("INSERT INTO search_fts (rowid, tags, text) VALUES (?1, ?2, ?3)")?
+        .run(params![id, tags.join(" "), text])?;
+    Ok(())
 }
 
 pub(super) fn find(

@@ -30,73 +30,79 @@ impl Tx<'_> {
     /// # Errors
     /// A failure of the store.
     pub fn index_entries(&mut self) -> Result<(), StoreError> {
-        self.change_index(
+        change_index(
+            self,
             "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search WHERE id > (SELECT entry FROM chat_seen)",
             [],
         )?;
         self.prepare("UPDATE chat_seen SET entry = larger(entry, coalesce((SELECT max(id) FROM chat_messages), 0))")?.run([])?;
         Ok(())
     }
+}
 
-    /// Records the hour of a new entry. Every [`INDEXED_AT_ONCE`]th entry triggers the indexing of
-    /// the batch.
-    pub(in crate::store) fn note_entry(&mut self, entry: i64, at: Time) -> Result<(), StoreError> {
-        let hour = at.0.div_euclid(HOUR_MS);
-        let upsert = "INSERT INTO chat_hours (hour, first, last) VALUES (?1, ?2, ?2) ON CONFLICT (hour) DO UPDATE SET last = excluded.last";
-        self.prepare(upsert)?.run([hour, entry])?;
-        if entry % INDEXED_AT_ONCE == 0 {
-            self.index_entries()
-        } else {
-            Ok(())
-        }
-    }
-
-    /// Changes the index of entries, if the engine has one.
-    fn change_index(&mut self, sql: &str, values: impl Params) -> Result<(), StoreError> {
-        if self.connection().has_fts5() {
-            self.prepare(sql)?.run(values)?;
-        }
+/// Records the hour of a new entry. Every [`INDEXED_AT_ONCE`]th entry triggers the indexing of
+/// the batch.
+pub(in crate::store) fn note_entry(
+    tx: &mut Tx<'_>,
+    entry: i64,
+    at: Time,
+) -> Result<(), StoreError> {
+    let hour = at.0.div_euclid(HOUR_MS);
+    let upsert = "INSERT INTO chat_hours (hour, first, last) VALUES (?1, ?2, ?2) ON CONFLICT (hour) DO UPDATE SET last = excluded.last";
+    tx.prepare(upsert)?.run([hour, entry])?;
+    if entry % INDEXED_AT_ONCE == 0 {
+        tx.index_entries()
+    } else {
         Ok(())
     }
+}
 
-    /// Removes an entry from the index, if it is indexed, before it changes.
-    pub(in crate::store) fn unindex_entry(&mut self, entry: i64) -> Result<(), StoreError> {
-        self.change_index(
-            "INSERT INTO chat_fts (chat_fts, rowid, tags, text)
-             SELECT 'delete', id, tags, text FROM chat_search WHERE id = ?1 AND id <= (SELECT entry FROM chat_seen)",
-            [entry],
-        )?;
-        Ok(())
+/// Changes the index of entries, if the engine has one.
+fn change_index(tx: &mut Tx<'_>, sql: &str, values: impl Params) -> Result<(), StoreError> {
+    if tx.connection().has_fts5() {
+        tx.prepare(sql)?.run(values)?;
     }
+    Ok(())
+}
 
-    /// Removes a chat's entries from the index before the chat changes.
-    pub(in crate::store) fn unindex_chat(&mut self, chat: ChatId) -> Result<(), StoreError> {
-        self.change_index(
-            "INSERT INTO chat_fts (chat_fts, rowid, tags, text) SELECT 'delete', id, tags, text FROM chat_search
-             WHERE id IN (SELECT id FROM chat_messages WHERE chat = ?1) AND id <= (SELECT entry FROM chat_seen)",
-            [chat.0],
-        )?;
-        Ok(())
-    }
+/// Removes an entry from the index, if it is indexed, before it changes.
+pub(in crate::store) fn unindex_entry(tx: &mut Tx<'_>, entry: i64) -> Result<(), StoreError> {
+    change_index(tx,
+        "INSERT INTO chat_fts (chat_fts, rowid, tags, text)
+         SELECT 'delete', id, tags, text FROM chat_search WHERE id = ?1 AND id <= (SELECT entry FROM chat_seen)",
+        [entry],
+    )?;
+    Ok(())
+}
 
-    /// Adds the entries of a changed chat to the index again.
-    pub(in crate::store) fn index_chat_again(&mut self, chat: ChatId) -> Result<(), StoreError> {
-        self.change_index(
-            "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search
-             WHERE id IN (SELECT id FROM chat_messages WHERE chat = ?1) AND id <= (SELECT entry FROM chat_seen)",
-            [chat.0],
-        )?;
-        Ok(())
-    }
+/// Removes a chat's entries from the index before the chat changes.
+pub(in crate::store) fn unindex_chat(tx: &mut Tx<'_>, chat: ChatId) -> Result<(), StoreError> {
+    change_index(tx,
+        "INSERT INTO chat_fts (chat_fts, rowid, tags, text) SELECT 'delete', id, tags, text FROM chat_search
+         WHERE id IN (SELECT id FROM chat_messages WHERE chat = ?1) AND id <= (SELECT entry FROM chat_seen)",
+        [chat.0],
+    )?;
+    Ok(())
+}
 
-    /// Adds a changed entry to the index again.
-    pub(in crate::store) fn index_again(&mut self, entry: i64) -> Result<(), StoreError> {
-        self.change_index(
-            "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search WHERE id = ?1 AND id <= (SELECT entry FROM chat_seen)",
-            [entry],
-        )?;
-        Ok(())
-    }
+/// Adds the entries of a changed chat to the index again.
+pub(in crate::store) fn index_chat_again(tx: &mut Tx<'_>, chat: ChatId) -> Result<(), StoreError> {
+    change_index(tx,
+        "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search
+         WHERE id IN (SELECT id FROM chat_messages WHERE chat = ?1) AND id <= (SELECT entry FROM chat_seen)",
+        [chat.0],
+    )?;
+    Ok(())
+}
+
+/// Adds a changed entry to the index again.
+pub(in crate::store) fn index_again(tx: &mut Tx<'_>, entry: i64) -> Result<(), StoreError> {
+    change_index(
+        tx,
+        "INSERT INTO chat_fts (rowid, tags, text) SELECT id, tags, text FROM chat_search WHERE id = ?1 AND id <= (SELECT entry FROM chat_seen)",
+        [entry],
+    )?;
+    Ok(())
 }
 
 pub(super) fn find(

@@ -12,6 +12,9 @@ mod plain;
 pub(super) mod tests;
 mod unspaced;
 
+pub(in crate::store) use entries::{
+    index_again, index_chat_again, note_entry, unindex_chat, unindex_entry,
+};
 pub(super) use unspaced::TEXT_FUNCTIONS;
 
 use adjutant_core::{hex, words};

@@ -1,25 +1,32 @@
-//! One run, with the columns that it is read from, and the data of a new one.
+//! One run, with the columns that it is read from.
 
-use super::fence::FenceState;
-use super::row::{ExitRow, StateRow, checkpoint, json, retrying, word, word_or_default};
-use super::spec::RunInput;
-use super::stated::{Reported, ReportedRow, RetryingSince, Usage, UsageRow};
+mod checkpoint;
+mod columns;
+mod fence;
+mod stated;
+
+pub(in crate::store) use checkpoint::CheckpointRow;
+pub(in crate::store) use columns::StateRow;
+pub(in crate::store) use fence::DeniedWritesRow;
+pub use fence::FenceState;
+pub(in crate::store) use stated::RetryingRow;
+pub use stated::{RetryingSince, Usage};
+
 use crate::store::StoreError;
 use crate::store::db::{self, Connection, Record, row};
 use crate::store::ids::{unsigned, unsigned_if_any};
-use crate::store::workspaces::NewWorkspace;
 use adjutant_core::attention::{self, Facts, Need, RunPhase, Shortfall};
-use adjutant_core::budget::Unmetered;
 use adjutant_core::checkpoint::{Checkpoint, Choice};
-use adjutant_core::pool::{AfterEnd, AfterFailed};
+use adjutant_core::pool::AfterFailed;
 use adjutant_core::report::Claim;
 use adjutant_core::result::ResultGap;
 use adjutant_core::run::OpenRequests;
-use adjutant_core::tree::{Rank, TreeLimits};
+use adjutant_core::tree::Rank;
 use adjutant_core::{
-    AttemptNo, Budget, EventSeq, Exit, PoolName, Principal, PromptVia, RunId, RunName, RunState,
-    SteadyTime, Time,
+    AttemptNo, EventSeq, Exit, Principal, PromptVia, RunId, RunState, SteadyTime, Time,
 };
+use columns::{ExitRow, json, retrying, word, word_or_default};
+use stated::{Reported, ReportedRow, UsageRow};
 
 row! {
     /// One stored run, without its prompt.
@@ -95,7 +102,7 @@ row! {
         /// A note for the user on how the newest attempt was started.
         pub note: Option<String>,
         /// The checkpoint of the stopped run, and the attempt that saved it.
-        pub checkpoint: Option<Checkpoint> as checkpoint {
+        pub checkpoint: Option<Checkpoint> as columns::checkpoint {
             pub checkpoint_attempt: Option<AttemptNo>,
         },
         /// How the parent resolved the blocker, and the next step that it gave.
@@ -252,45 +259,8 @@ impl Run {
     }
 }
 
-/// The data of a new run.
-#[derive(Debug, Clone)]
-pub struct NewRun {
-    pub id: RunId,
-    /// Chosen by the dispatcher. Otherwise generated from `name_seed`.
-    pub name: Option<RunName>,
-    pub name_seed: [u8; 4],
-    /// The directory that it works in, or from which its workspace is made.
-    pub cwd: String,
-    /// Whether the run has its own workspace.
-    pub workspace: Option<NewWorkspace>,
-    /// The top of what a fence leaves writable, if the run works in the user's own files.
-    pub fence_workspace: Option<String>,
-    pub owner: Principal,
-    pub retry_of: Option<RunId>,
-    /// The parent run, and the limits of the tree. `None` for a root.
-    pub under: Option<(RunId, TreeLimits)>,
-    pub rank: Rank,
-    pub pool: PoolName,
-    /// The runs that it starts after, and what happens if one of them fails.
-    pub after: Vec<(RunId, AfterEnd)>,
-    pub after_failed: AfterFailed,
-    /// Why it has its agent, if the agent was chosen from several.
-    pub agent_why: Option<String>,
-    /// The expected active time.
-    pub estimate_ms: Option<i64>,
-    /// The budget of the run and the runs below it. For a kind without an amount, the run draws on
-    /// the budget above it.
-    pub budget: Budget,
-    /// What its agent does not state about its usage.
-    pub unmetered: Vec<Unmetered>,
-    /// The one-line task by which the run is listed.
-    pub task: String,
-    pub by: Principal,
-    pub input: RunInput,
-}
-
 /// Returns the statement of [`list`].
-pub(super) fn list_statement(rest: &str) -> String {
+pub(in crate::store) fn list_statement(rest: &str) -> String {
     Run::select(&format!("FROM runs {rest}"))
 }
 

@@ -2,8 +2,9 @@
 //! are queued: the queue is counted when the store is opened, and each committed transaction adds
 //! its changes.
 
+use crate::store::StoreError;
 use crate::store::db::Connection;
-use crate::store::{Run, StoreError, Tx};
+use crate::store::records::run::Run;
 use adjutant_core::RunState;
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -24,6 +25,17 @@ type Numbers = BTreeMap<(String, bool), i64>;
 pub(in crate::store) struct QueueChanges(Numbers);
 
 impl QueueChanges {
+    /// Notes in which state a run is. `count`: 1 after a change, -1 before it, with the run as it
+    /// is stored.
+    pub(in crate::store) fn note(&mut self, run: &Run, state: RunState, count: i64) {
+        if state == RunState::Queued {
+            *self
+                .0
+                .entry((run.pool.clone(), run.after_open > 0))
+                .or_default() += count;
+        }
+    }
+
     /// Adds the changes of another transaction.
     pub(in crate::store) fn extend(&mut self, other: Self) {
         add_all(&mut self.0, other.0);
@@ -75,18 +87,4 @@ impl QueueCounts {
 fn counted(connection: &Connection) -> Result<Numbers, StoreError> {
     let sql = "SELECT pool, after_open > 0, count(*) FROM runs INDEXED BY runs_queue WHERE state = 'queued' GROUP BY 1, 2";
     Ok(connection.prepare_cached(sql)?.read_rows([])?)
-}
-
-impl Tx<'_> {
-    /// Notes in which state a run is. `count`: 1 after a change, -1 before it, with the run as it
-    /// is stored.
-    pub(in crate::store) fn note_queued(&mut self, run: &Run, state: RunState, count: i64) {
-        if state == RunState::Queued {
-            *self
-                .queue
-                .0
-                .entry((run.pool.clone(), run.after_open > 0))
-                .or_default() += count;
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! How parts of a run are stored: the words for its state and its exit, and columns with a word or
 //! with JSON.
 
-use super::spec::CheckpointRow;
+use super::checkpoint::CheckpointRow;
 use super::stated::{RetryingRow, RetryingSince};
 use crate::store::db::{self, Columns, row};
 use adjutant_core::checkpoint::Checkpoint;

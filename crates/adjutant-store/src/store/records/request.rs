@@ -1,4 +1,4 @@
-//! One request, with the columns that it is read from, and the data of a new one.
+//! One request, with the columns that it is read from.
 
 use crate::store::db::{self, Columns, row};
 use crate::store::subject::{self, DecisionRow};
@@ -45,7 +45,7 @@ row! {
         /// Whether the asking run is held until the child run ends.
         pub held: bool,
         pub patience_ms: i64,
-        pub state: RequestState [StateRow] as StateRow::decode,
+        pub state: RequestState [StatusRow] as StatusRow::decode,
         pub asked_at: Time,
         pub expires_at: SteadyTime,
         /// The people to whom it was escalated, and when.
@@ -72,7 +72,7 @@ impl AskedRow {
 
 row! {
     /// The clarification of the first question of the group.
-    pub(super) struct ClarifiedRow {
+    pub(in crate::store) struct ClarifiedRow {
         written: Option<String> =
             "(SELECT f.clarification FROM requests f WHERE f.no = coalesce(q.group_no, q.no))",
     }
@@ -90,7 +90,7 @@ impl ClarifiedRow {
 
 row! {
     /// The columns of a question's position in its group.
-    pub(super) struct GroupRow as q {
+    pub(in crate::store) struct GroupRow as q {
         group_no: Option<RequestNo>,
         place: u32 = "(SELECT count(*) FROM requests g WHERE g.group_no = q.group_no AND g.no <= q.no)",
         size: u32 = "(SELECT count(*) FROM requests g WHERE g.group_no = q.group_no)",
@@ -124,7 +124,7 @@ impl ChildRow {
 
 row! {
     /// The columns of a request's state.
-    struct StateRow as q {
+    struct StatusRow as q {
         status: String,
         answer: Option<String>,
         answered_by: Option<AnsweredBy>,
@@ -136,7 +136,7 @@ row! {
     }
 }
 
-impl StateRow {
+impl StatusRow {
     fn decode(self) -> db::Result<RequestState> {
         let status = self.status.clone();
         self.state()
@@ -183,7 +183,7 @@ fn options(columns: &mut Columns<'_>) -> db::Result<Vec<String>> {
 }
 
 /// Reads the people to whom a request was escalated.
-pub(super) fn escalated(columns: &mut Columns<'_>) -> db::Result<Vec<(String, Time)>> {
+pub(in crate::store) fn escalated(columns: &mut Columns<'_>) -> db::Result<Vec<(String, Time)>> {
     let Some(written) = columns.value::<Option<String>>()? else {
         return Ok(Vec::new());
     };
@@ -203,25 +203,6 @@ pub struct Group {
     /// From 1.
     pub place: u32,
     pub size: u32,
-}
-
-/// The data of a new request.
-#[derive(Debug, Clone)]
-pub struct NewRequest {
-    pub id: RequestId,
-    pub subject: Subject,
-    pub question: String,
-    pub own_id: Option<String>,
-    pub context: Option<String>,
-    /// In a group, only the first question has it.
-    pub clarification: Option<Clarification>,
-    pub options: Vec<String>,
-    /// For a question: the answer if none arrives before the deadline.
-    pub default: Option<String>,
-    pub blocking: bool,
-    pub by_block: bool,
-    pub patience_ms: i64,
-    pub expires_at: SteadyTime,
 }
 
 impl Request {

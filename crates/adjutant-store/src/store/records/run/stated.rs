@@ -102,7 +102,7 @@ pub struct RetryingSince {
 
 /// The serialized retry condition of a run.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct RetryingRow {
+pub(in crate::store) struct RetryingRow {
     cause: String,
     since: i64,
     tries: u32,
@@ -110,7 +110,7 @@ pub(super) struct RetryingRow {
 }
 
 impl RetryingRow {
-    pub(super) fn of(retrying: &Retrying, since: Time) -> Self {
+    pub(in crate::store) fn of(retrying: &Retrying, since: Time) -> Self {
         let Retrying {
             cause,
             for_ms: _,
@@ -125,7 +125,7 @@ impl RetryingRow {
         }
     }
 
-    pub(super) fn decode(self) -> RetryingSince {
+    pub(in crate::store) fn decode(self) -> RetryingSince {
         let Self {
             cause,
             since,
