@@ -98,16 +98,3 @@ impl Scratch {
 pub(super) fn record_of(workspace: &Path) -> PathBuf {
     workspace.parent().unwrap_or(workspace).join(".copied")
 }
-
-/// Returns the ignore pattern for one path from the top. Special characters in the path are
-/// escaped.
-pub(crate) fn pattern_of(path: &[u8]) -> Vec<u8> {
-    let mut pattern = vec![b'/'];
-    for byte in path {
-        if b"\\*?[! #".contains(byte) {
-            pattern.push(b'\\');
-        }
-        pattern.push(*byte);
-    }
-    pattern
-}

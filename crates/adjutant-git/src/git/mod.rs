@@ -40,6 +40,7 @@ mod merge;
 mod merge_tree;
 mod new_commit;
 mod own_refs;
+mod paths;
 mod refusal;
 mod repo;
 mod restore;

@@ -4,9 +4,9 @@
 
 use super::call::Call;
 use super::diff::DiffEntry;
-use super::line_ends::nul_terminated;
+use super::paths::{as_path, lossy, nul_terminated};
 use super::repo::is_regular;
-use super::work_tree::{WorkTree, as_path};
+use super::work_tree::WorkTree;
 use super::{GitError, Scratch, Snapshot, TakenSnapshot};
 use crate::failpoint::failpoint;
 use crate::user_files::{Content, FileOutcome, LeftAlone, Settled, Stamp};
@@ -413,10 +413,6 @@ async fn export_exact(
         export(scratch, |args| scratch.call(args), bytes, &wanted, stage).await?;
     }
     Ok(())
-}
-
-pub(super) fn lossy(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
 }
 
 /// Returns an error if the restore would overwrite or remove a file that is not in the snapshot.

@@ -3,15 +3,16 @@
 use super::call::Call;
 use super::contents::Contents;
 use super::copied::copied_files;
+use super::paths::quote_path;
 use super::repo::is_regular;
 use super::whole::index_of;
 use super::{GitError, Repo};
 use crate::files;
 use adjutant_core::Isolation;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -586,19 +587,6 @@ impl Drop for Scratch {
             tracing::warn!(%error, dir = %self.dir.display(), "a git directory of Adjutant cannot be removed");
         }
     }
-}
-
-/// Quotes a path for a list that is separated by colons.
-pub(super) fn quote_path(path: &Path) -> OsString {
-    let mut quoted = vec![b'"'];
-    for byte in path.as_os_str().as_bytes() {
-        if matches!(byte, b'"' | b'\\') {
-            quoted.push(b'\\');
-        }
-        quoted.push(*byte);
-    }
-    quoted.push(b'"');
-    OsString::from_vec(quoted)
 }
 
 fn remove(dir: &Path) -> io::Result<()> {

@@ -8,7 +8,8 @@ use super::listing::{
 };
 use crate::git::call::Call;
 use crate::git::contents::{Contents, is_attributes};
-use crate::git::line_ends::{TextFiles, nul_terminated};
+use crate::git::line_ends::TextFiles;
+use crate::git::paths::nul_terminated;
 use crate::git::{GitError, Scratch};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;

@@ -3,8 +3,8 @@
 use super::Update;
 use crate::git::call::error_text;
 use crate::git::diff::DiffEntry;
+use crate::git::paths::lossy;
 use crate::git::refusal::MergeRefusal;
-use crate::git::restore::lossy;
 use crate::git::{GitError, Repo, Scratch};
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;

@@ -5,10 +5,11 @@ use super::lock::{lock, move_ref, replace_index, unlock};
 use super::recovery::roll_back;
 use crate::failpoint::failpoint;
 use crate::git::diff::DiffEntry;
+use crate::git::paths::{as_path, lossy};
 use crate::git::refusal::MergeRefusal;
-use crate::git::restore::{GITLINK, Restore, Stamps, in_the_way, lossy};
+use crate::git::restore::{GITLINK, Restore, Stamps, in_the_way};
 use crate::git::scratch::IndexStamp;
-use crate::git::work_tree::{as_path, parts};
+use crate::git::work_tree::parts;
 use crate::git::{GitError, Head, Repo, Scratch};
 use std::collections::{BTreeSet, HashSet};
 
