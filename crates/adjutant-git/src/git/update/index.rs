@@ -68,7 +68,7 @@ impl Scratch {
         let dirty = staged
             .split(|byte| *byte == 0)
             .filter(|path| changed.contains(path));
-        MergeRefusal::files(MergeRefusal::Dirty, dirty.map(lossy))
+        Ok(MergeRefusal::files(MergeRefusal::Dirty, dirty.map(lossy))?)
     }
 
     /// Returns the listed files whose content in the tree differs from their older state in `from`.

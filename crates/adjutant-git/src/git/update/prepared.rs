@@ -231,10 +231,10 @@ async fn refuse_names(
         .map(folded)
         .filter(|path| !seen.insert(path.clone()))
         .collect();
-    MergeRefusal::files(
+    Ok(MergeRefusal::files(
         MergeRefusal::Names,
         added()
             .filter(|listed| twice.contains(&folded(&listed.path)))
             .map(|listed| lossy(&listed.path)),
-    )
+    )?)
 }
