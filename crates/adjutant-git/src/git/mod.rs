@@ -28,6 +28,7 @@ mod base;
 mod call;
 mod carry;
 mod commits;
+mod config_text;
 mod contents;
 mod copied;
 mod diff;

@@ -13,8 +13,6 @@ mod clone;
 mod copy;
 mod worktree;
 
-pub(super) use clone::quote;
-
 use super::call::Call;
 use super::repo::is_regular;
 use super::scratch::save_index;

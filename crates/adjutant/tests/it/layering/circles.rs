@@ -29,7 +29,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
             "whole",
         ],
     ),
-    ("adjutant-git", "git", &["exchange", "workspace"]),
     (
         "adjutant-git",
         "git",
