@@ -29,11 +29,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
             "whole",
         ],
     ),
-    (
-        "adjutant-git",
-        "git",
-        &["restore", "submodule_commits", "submodules"],
-    ),
     ("adjutant-agent", "harness::acp", &["permission", "update"]),
     (
         "adjutant-hub",
