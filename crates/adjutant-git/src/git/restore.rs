@@ -3,7 +3,7 @@
 //! snapshot contains is never overwritten.
 
 use super::call::Call;
-use super::diff::DiffEntry;
+use super::diff::{DiffEntry, GITLINK};
 use super::paths::{as_path, lossy, nul_terminated};
 use super::repo::is_regular;
 use super::work_tree::WorkTree;
@@ -16,8 +16,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-pub(super) const GITLINK: &str = "160000";
 
 /// The result of a restore.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]

@@ -10,10 +10,9 @@
 
 use super::base::pin;
 use super::call::error_text;
-use super::diff::DiffEntry;
+use super::diff::{DiffEntry, GITLINK};
 use super::exchange::pack;
 use super::paths::{as_path, lossy, quote_path};
-use super::restore::GITLINK;
 use super::submodules::ONLY_INSIDE;
 use super::{GitError, MergeRefusal, Repo, Scratch};
 use crate::files;

@@ -2,10 +2,10 @@
 //! earlier snapshot, and leaves those alone that others have changed.
 
 use super::call::error_text;
-use super::diff::DiffEntry;
+use super::diff::{DiffEntry, GITLINK};
 use super::paths::{as_path, lossy, nul_terminated};
 use super::restore::{
-    GITLINK, Restore, Stamps, changed_by_run, distinct, edits_between_attempts, export, only_in,
+    Restore, Stamps, changed_by_run, distinct, edits_between_attempts, export, only_in,
     paths_between, refuse_unsaved,
 };
 use super::work_tree::LINK;
