@@ -5,7 +5,7 @@ use super::contents::Contents;
 use super::copied::copied_files;
 use super::paths::quote_path;
 use super::repo::is_regular;
-use super::whole::index_of;
+use super::whole::{index_of, is_made, is_whole};
 use super::{GitError, Repo};
 use crate::files;
 use adjutant_core::Isolation;
@@ -148,7 +148,7 @@ impl Scratch {
         remove(dir).map_err(GitError::file(dir))?;
         let stage = dir.join("stage");
         files::make_dirs(home, &stage).map_err(GitError::file(dir))?;
-        let is_there = super::whole::is_whole(home, path, boot);
+        let is_there = is_whole(home, path, boot);
         let tree = if is_there { path.to_owned() } else { stage };
         let workspace = WorkspaceTree {
             isolation,
@@ -239,7 +239,7 @@ impl Scratch {
                     known.path.as_path(),
                     known.is_there,
                 ) == (*isolation, base, *path, true)
-                    && super::whole::is_whole(&known.home, path, boot)
+                    && is_whole(&known.home, path, boot)
             }
             _ => false,
         };
@@ -273,6 +273,15 @@ impl Scratch {
     #[must_use]
     pub fn has_tree(&self) -> bool {
         self.check_tree().is_ok()
+    }
+
+    /// Returns whether a power loss may have torn files of the workspace. It counts as missing, but
+    /// can contain work of an agent.
+    #[must_use]
+    pub fn is_torn(&self) -> bool {
+        self.workspace().is_some_and(|workspace| {
+            !workspace.is_there && is_made(&workspace.home, &workspace.path)
+        })
     }
 
     /// Returns an error if the workspace does not exist.

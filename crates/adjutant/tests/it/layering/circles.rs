@@ -26,7 +26,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
             "line_ends",
             "merge_tree",
             "scratch",
-            "whole",
         ],
     ),
     ("adjutant-agent", "harness::acp", &["permission", "update"]),
