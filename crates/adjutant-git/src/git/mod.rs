@@ -28,6 +28,7 @@ mod base;
 mod call;
 mod carry;
 mod commits;
+mod committed_copies;
 mod config_text;
 mod contents;
 mod copied;

@@ -19,14 +19,7 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
     (
         "adjutant-git",
         "git",
-        &[
-            "contents",
-            "copied",
-            "diff",
-            "line_ends",
-            "merge_tree",
-            "scratch",
-        ],
+        &["contents", "diff", "line_ends", "merge_tree", "scratch"],
     ),
     ("adjutant-agent", "harness::acp", &["permission", "update"]),
     (
