@@ -1,7 +1,6 @@
 //! A git directory made by Adjutant, with its own index, that shares the objects of a repository.
 
 use super::call::Call;
-use super::contents::Contents;
 use super::copied::copied_files;
 use super::paths::quote_path;
 use super::repo::is_regular;
@@ -65,6 +64,15 @@ impl IndexStamp {
             ]
         }))
     }
+}
+
+/// The attribute files and nested repositories of an index.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Contents {
+    /// A tree with the attribute files. `None`: no attribute or setting changes content.
+    pub attributes: Option<String>,
+    /// Paths and commits of nested repositories.
+    pub links: Vec<(Vec<u8>, String)>,
 }
 
 /// The workspace that a scratch directory reads.

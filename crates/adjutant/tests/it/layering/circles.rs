@@ -16,11 +16,7 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
         "hub_client",
         &["connection", "failure", "presence"],
     ),
-    (
-        "adjutant-git",
-        "git",
-        &["contents", "diff", "line_ends", "merge_tree", "scratch"],
-    ),
+    ("adjutant-git", "git", &["diff", "merge_tree"]),
     ("adjutant-agent", "harness::acp", &["permission", "update"]),
     (
         "adjutant-hub",
