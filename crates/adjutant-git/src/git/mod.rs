@@ -27,6 +27,7 @@
 mod base;
 mod call;
 mod carry;
+mod commit_files;
 mod commits;
 mod committed_copies;
 mod config_text;

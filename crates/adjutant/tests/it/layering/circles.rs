@@ -16,7 +16,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
         "hub_client",
         &["connection", "failure", "presence"],
     ),
-    ("adjutant-git", "git", &["diff", "merge_tree"]),
     ("adjutant-agent", "harness::acp", &["permission", "update"]),
     (
         "adjutant-hub",
