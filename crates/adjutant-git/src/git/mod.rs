@@ -38,6 +38,7 @@ mod durable;
 mod error;
 mod exchange;
 mod head;
+mod index_file;
 mod line_ends;
 mod merge;
 mod merge_tree;

@@ -7,8 +7,8 @@
 
 use super::call::{Call, error_text};
 use super::contents::links;
+use super::index_file::copy_index;
 use super::paths::as_path;
-use super::scratch::copy_index;
 use super::snapshot::LeftOut;
 use super::{GitError, Repo, Scratch};
 use crate::files;

@@ -2,8 +2,8 @@
 
 use super::changes::LeftOut;
 use crate::git::call::error_text;
+use crate::git::index_file::copy_index;
 use crate::git::paths::{nul_terminated, pattern_of};
-use crate::git::scratch::copy_index;
 use crate::git::{GitError, Scratch};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
