@@ -2,8 +2,8 @@
 //! servers are Adjutant's and send `content-length`; a reply without it counts as a broken
 //! connection.
 
-use super::Client;
 use super::failure::CallFailure;
+use super::presence::{confirm_unresponsive, is_hub_busy};
 use crate::config::Home;
 use crate::sock::{self, Stream};
 use adjutant_core::units::duration;
@@ -256,13 +256,13 @@ impl HubConnection {
         let silence = async {
             timer.as_mut().await;
             if let Some(home) = home {
-                if let Some(hanging) = Client::confirm_unresponsive(home).await {
+                if let Some(hanging) = confirm_unresponsive(home).await {
                     return CallFailure::Refused(hanging);
                 }
                 timer.as_mut().reset(Instant::now() + later);
                 timer.as_mut().await;
                 for _ in 0..BUSY_WAITS_MAX {
-                    if !Client::is_hub_busy(home, server).await {
+                    if !is_hub_busy(home, server).await {
                         break;
                     }
                     timer.as_mut().reset(Instant::now() + NO_REPLY);

@@ -1,7 +1,7 @@
 //! Failures of calls.
 
-use super::Client;
 use super::name::decode_name;
+use super::presence::{is_hub_busy, unresponsive_hub};
 use crate::config::{Home, HomeError};
 use crate::process::lock;
 use crate::view::{ErrorView, codes};
@@ -99,11 +99,11 @@ pub(super) fn unreachable_hub_error(home: &Home, message: &str) -> ErrorView {
 /// Returns the error for a call that has failed again and again. A hub that answers others is not
 /// to be replaced.
 pub(super) async fn failed_call_error(home: &Home, message: &str) -> ErrorView {
-    if let Some(hanging) = Client::unresponsive_hub(home).await {
+    if let Some(hanging) = unresponsive_hub(home).await {
         return hanging;
     }
     match hub_pid(home) {
-        Some(pid) if Client::is_hub_busy(home, Some(pid)).await => ErrorView {
+        Some(pid) if is_hub_busy(home, Some(pid)).await => ErrorView {
             code: codes::UNREACHABLE.to_owned(),
             message: format!(
                 "the hub of {} answers other calls, but not this one: {message}",

@@ -31,7 +31,8 @@ mod tests;
 pub use activity::AgentActivity;
 pub use key::{fresh_key, random_hex};
 pub use name::{decode_name, encode_name, is_older};
-pub use start::{ensure_hub, wait_until_served};
+pub use presence::unresponsive_hub;
+pub use start::{ensure_hub, wait_for_hub, wait_until_served};
 pub use target::InProcess;
 
 use crate::config::Home;

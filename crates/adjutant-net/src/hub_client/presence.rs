@@ -1,6 +1,5 @@
 //! Checks whether a hub is running and responds.
 
-use super::Client;
 use super::connection::{HubConnection, Request};
 use super::failure::{hub_pid, unresponsive_hub_error};
 use crate::config::Home;
@@ -48,68 +47,61 @@ impl Worked {
     }
 }
 
-impl Client {
-    /// Returns whether a hub responds. Never starts one.
-    pub(crate) async fn is_hub_responding(home: &Home) -> bool {
-        Self::answers(home, PRESENCE_TIMEOUT).await == Presence::Responds
-    }
+/// Returns whether a hub responds. Never starts one.
+pub(super) async fn is_hub_responding(home: &Home) -> bool {
+    answers(home, PRESENCE_TIMEOUT).await == Presence::Responds
+}
 
-    /// Waits until the home's hub accepts connections. Never starts one.
-    pub async fn until_hub_listens(home: &Home) {
-        super::start::wait_for_hub(home).await;
+/// Returns the error for a hub that accepts connections and does not respond. `None`: it
+/// responds, or there is none.
+pub async fn unresponsive_hub(home: &Home) -> Option<ErrorView> {
+    let worked = Worked::of(home);
+    if answers(home, REPORT_TIMEOUT).await == Presence::Responds
+        || sock::connect(&home.socket()).await.is_err()
+    {
+        return None;
     }
+    worked
+        .silent_hub()
+        .map(|pid| unresponsive_hub_error(home, pid))
+}
 
-    /// Returns the error for a hub that accepts connections and does not respond. `None`: it
-    /// responds, or there is none.
-    pub async fn unresponsive_hub(home: &Home) -> Option<ErrorView> {
-        let worked = Worked::of(home);
-        if Self::answers(home, REPORT_TIMEOUT).await == Presence::Responds
-            || sock::connect(&home.socket()).await.is_err()
-        {
-            return None;
-        }
-        worked
-            .silent_hub()
-            .map(|pid| unresponsive_hub_error(home, pid))
+/// Like [`unresponsive_hub`], for a hub that has already been silent for a while. A hub
+/// that closes its connections is not reported: it exits, and another one follows, or it begins
+/// to lead.
+pub(super) async fn confirm_unresponsive(home: &Home) -> Option<ErrorView> {
+    let worked = Worked::of(home);
+    if answers(home, PRESENCE_TIMEOUT).await != Presence::IsSilent {
+        return None;
     }
+    let pid = worked.silent_hub().filter(|pid| !tree::is_dying(*pid));
+    pid.map(|pid| unresponsive_hub_error(home, pid))
+}
 
-    /// Like [`Self::unresponsive_hub`], for a hub that has already been silent for a while. A hub
-    /// that closes its connections is not reported: it exits, and another one follows, or it begins
-    /// to lead.
-    pub(super) async fn confirm_unresponsive(home: &Home) -> Option<ErrorView> {
-        let worked = Worked::of(home);
-        if Self::answers(home, PRESENCE_TIMEOUT).await != Presence::IsSilent {
-            return None;
-        }
-        let pid = worked.silent_hub().filter(|pid| !tree::is_dying(*pid));
-        pid.map(|pid| unresponsive_hub_error(home, pid))
-    }
+/// Returns whether `server`, at the other end of a connection that is silent, is the home's hub
+/// and answers others: it is busy with the call of this connection.
+pub(super) async fn is_hub_busy(home: &Home, server: Option<Pid>) -> bool {
+    server.is_some()
+        && hub_pid(home) == server
+        && answers(home, REPORT_TIMEOUT).await == Presence::Responds
+}
 
-    /// Returns whether `server`, at the other end of a connection that is silent, is the home's hub
-    /// and answers others: it is busy with the call of this connection.
-    pub(super) async fn is_hub_busy(home: &Home, server: Option<Pid>) -> bool {
-        server.is_some()
-            && hub_pid(home) == server
-            && Self::answers(home, REPORT_TIMEOUT).await == Presence::Responds
-    }
-
-    async fn answers(home: &Home, limit: Duration) -> Presence {
-        let look = async {
-            let Ok(mut connection) = HubConnection::open(&home.socket()).await else {
-                return Presence::Closes;
-            };
-            let request = Request::post(
-                &format!("/api/v1/{}", GetHub::NAME),
-                Bytes::from_static(b"{}"),
-            );
-            if connection.is_answered(request).await {
-                Presence::Responds
-            } else {
-                Presence::Closes
-            }
+async fn answers(home: &Home, limit: Duration) -> Presence {
+    let look = async {
+        let Ok(mut connection) = HubConnection::open(&home.socket()).await else {
+            return Presence::Closes;
         };
-        tokio::time::timeout(limit, look)
-            .await
-            .unwrap_or(Presence::IsSilent)
-    }
+        let request = Request::post(
+            &format!("/api/v1/{}", GetHub::NAME),
+            Bytes::from_static(b"{}"),
+        );
+        if connection.is_answered(request).await {
+            Presence::Responds
+        } else {
+            Presence::Closes
+        }
+    };
+    tokio::time::timeout(limit, look)
+        .await
+        .unwrap_or(Presence::IsSilent)
 }
