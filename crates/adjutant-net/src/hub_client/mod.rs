@@ -17,10 +17,10 @@ mod target;
 mod tries;
 mod worker_access;
 use failure::{
-    CallFailure, failed_call_error, hub_start_error, internal, outcome, redirection,
-    unreachable_hub_error,
+    CallFailure, hub_start_error, internal, outcome, redirection, unreachable_hub_error,
 };
 use open_writes::OpenWrites;
+use presence::failed_call_error;
 use request::request;
 pub use request::{wait_of, with_shortened_wait};
 use target::Target;

@@ -1,11 +1,11 @@
 //! Checks whether a hub is running and responds.
 
 use super::connection::{HubConnection, Request};
-use super::failure::{hub_pid, unresponsive_hub_error};
+use super::failure::{hub_pid, unreachable_hub_error, unresponsive_hub_error};
 use crate::config::Home;
 use crate::process::tree;
 use crate::sock;
-use crate::view::{Call, ErrorView, GetHub};
+use crate::view::{Call, ErrorView, GetHub, codes};
 use hyper::body::Bytes;
 use rustix::process::Pid;
 use std::time::Duration;
@@ -84,6 +84,28 @@ pub(super) async fn is_hub_busy(home: &Home, server: Option<Pid>) -> bool {
     server.is_some()
         && hub_pid(home) == server
         && answers(home, REPORT_TIMEOUT).await == Presence::Responds
+}
+
+/// Returns the error for a call that has failed again and again. A hub that answers others is not
+/// to be replaced.
+pub(super) async fn failed_call_error(home: &Home, message: &str) -> ErrorView {
+    if let Some(hanging) = unresponsive_hub(home).await {
+        return hanging;
+    }
+    match hub_pid(home) {
+        Some(pid) if is_hub_busy(home, Some(pid)).await => ErrorView {
+            code: codes::UNREACHABLE.to_owned(),
+            message: format!(
+                "the hub of {} answers other calls, but not this one: {message}",
+                home.dir.display()
+            ),
+            hint: Some(format!(
+                "it is busy with it, or the machine is: repeat the command later; its log: {}",
+                home.hub_log().display()
+            )),
+        },
+        _ => unreachable_hub_error(home, message),
+    }
 }
 
 async fn answers(home: &Home, limit: Duration) -> Presence {
