@@ -117,7 +117,7 @@ async fn answers(home: &Home, limit: Duration) -> Presence {
             &format!("/api/v1/{}", GetHub::NAME),
             Bytes::from_static(b"{}"),
         );
-        if connection.is_answered(request).await {
+        if connection.exchange(request).await.is_ok() {
             Presence::Responds
         } else {
             Presence::Closes
