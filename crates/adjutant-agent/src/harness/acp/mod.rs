@@ -13,6 +13,7 @@ mod form;
 pub mod handshake;
 mod modes;
 mod permission;
+mod report;
 mod update;
 
 use super::operation::ShellDirectories;
