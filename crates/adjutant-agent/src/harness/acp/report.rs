@@ -3,6 +3,32 @@
 use super::call::Call;
 use super::{Acp, CALLS_KEPT_MAX};
 use serde_json::Value;
+use std::collections::{BTreeMap, VecDeque};
+
+/// The merged reports of the newest tool calls.
+#[derive(Debug, Default)]
+pub(super) struct ReportedCalls {
+    by_id: BTreeMap<String, Call>,
+    /// The ids, the oldest first.
+    in_order: VecDeque<String>,
+}
+
+impl ReportedCalls {
+    /// Merges a message about the call with this id, and returns the merged call.
+    fn merge(&mut self, id: &str, incoming: &Value) -> Call {
+        if !self.by_id.contains_key(id) {
+            self.in_order.push_back(id.to_owned());
+            if self.in_order.len() > CALLS_KEPT_MAX
+                && let Some(oldest) = self.in_order.pop_front()
+            {
+                self.by_id.remove(&oldest);
+            }
+        }
+        let call = self.by_id.entry(id.to_owned()).or_default();
+        call.merge(incoming);
+        call.clone()
+    }
+}
 
 impl Acp {
     /// Merges a message about a tool call, and returns the merged call.
@@ -13,17 +39,7 @@ impl Acp {
             self.record_command("", &call);
             return call;
         };
-        if !self.calls.contains_key(id) {
-            self.calls_in_order.push_back(id.to_owned());
-            if self.calls_in_order.len() > CALLS_KEPT_MAX
-                && let Some(oldest) = self.calls_in_order.pop_front()
-            {
-                self.calls.remove(&oldest);
-            }
-        }
-        let call = self.calls.entry(id.to_owned()).or_default();
-        call.merge(incoming);
-        let mut call = call.clone();
+        let mut call = self.calls.merge(id, incoming);
         if self.start.input_in_content {
             call.use_content_as_input();
         }
@@ -36,5 +52,24 @@ impl Acp {
         if let Some(command) = call.input["command"].as_str() {
             self.shell.record(id, command, &self.start.cwd);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn reports_of_old_calls_are_dropped() {
+        let mut calls = ReportedCalls::default();
+        for n in 0..CALLS_KEPT_MAX * 2 {
+            let id = n.to_string();
+            calls.merge(&id, &json!({"toolCallId": id, "title": "x"}));
+        }
+        assert_eq!(
+            (calls.by_id.len(), calls.in_order.len()),
+            (CALLS_KEPT_MAX, CALLS_KEPT_MAX)
+        );
     }
 }
