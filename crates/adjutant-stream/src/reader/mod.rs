@@ -5,6 +5,7 @@ mod event;
 mod line;
 mod message;
 mod retries;
+mod retry_line;
 
 use crate::calls::Calls;
 use crate::format::{End, StderrRetry, Stream};
@@ -13,7 +14,7 @@ use adjutant_core::Cause;
 use adjutant_core::subagent::{Subagent, Subagents};
 use line::{is_reply_to, write_note};
 use memchr::memchr;
-use retries::RetryLine;
+use retry_line::RetryLine;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 
@@ -206,7 +207,7 @@ impl Reader {
         if self.line.len() + rest.len() > LINE_BYTES_MAX {
             self.is_overlong = true;
             self.line = Vec::new();
-            self.end_retry_line(part);
+            self.retries.end(part, &mut self.within_line);
             write_note(
                 part,
                 &mut self.within_line,
@@ -279,7 +280,7 @@ impl Reader {
                 _ => {}
             });
             if !is_known {
-                self.end_retry_line(part);
+                self.retries.end(part, &mut self.within_line);
                 write_note(part, &mut self.within_line, &line);
             }
             if is_for_dialogue {

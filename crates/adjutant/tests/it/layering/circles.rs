@@ -58,7 +58,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
         "supervisor::attempt",
         &["finish", "input", "statements"],
     ),
-    ("adjutant-stream", "reader", &["message", "retries"]),
     ("xtask", "bench", &["gate", "http"]),
 ];
 
