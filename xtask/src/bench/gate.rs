@@ -59,8 +59,8 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         );
         let measured = tokio::task::spawn_blocking(move || -> Result<(Samples, Samples, f64)> {
             let (mut direct, mut through) = (
-                Connection::open(&api.to_string(), KEY)?,
-                Connection::open(&host, &token)?,
+                ModelConnection::open(&api.to_string(), KEY)?,
+                ModelConnection::open(&host, &token)?,
             );
             let (mut floor, mut times) = (Samples::default(), Samples::default());
             for _ in 0..requests {
@@ -176,12 +176,12 @@ fn send_stream(mut stream: &TcpStream) -> std::io::Result<()> {
 }
 
 /// A client's connection.
-pub(super) struct Connection {
+pub(super) struct ModelConnection {
     reader: BufReader<TcpStream>,
     head: String,
 }
 
-impl Connection {
+impl ModelConnection {
     pub(super) fn open(host: &str, key: &str) -> Result<Self> {
         let stream = TcpStream::connect(host)?;
         stream.set_nodelay(true)?;

@@ -21,7 +21,7 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         let client = lab.client();
         let url = lab.hub().await?.url.ok_or("the hub does not listen")?;
         let token = lab.run(&["token", "new", "bench"])?;
-        let mut http = Connection::open(&url, token.trim())?;
+        let mut http = HubConnection::open(&url, token.trim())?;
         let order = json!({"agent": "echo", "prompt": "say hi\n", "cwd": lab.home.dir});
         let run: Value = serde_json::from_slice(&http.post("/api/v1/dispatch", "", &order)?)?;
         let run = run["run_id"].as_str().ok_or("a run has an id")?.to_owned();
@@ -49,7 +49,7 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         let hub = lab.hub().await?.pid;
         let body = json!({"run": run});
         let kept = cpu_of(hub, || http.post("/api/v1/run", "", &body).map(drop))?;
-        let new = cpu_of(hub, || Connection::open(&url, token.trim())?.post("/api/v1/run", "", &body).map(drop))?;
+        let new = cpu_of(hub, || HubConnection::open(&url, token.trim())?.post("/api/v1/run", "", &body).map(drop))?;
         let each = new.saturating_sub(kept).as_secs_f64() * 1e3 / f64::from(CONNECTIONS);
         Ok(vec![
             Row::plain("HTTP: the same call on the socket", shown(socket.p50()), shown(socket.p99())),
@@ -76,12 +76,12 @@ fn shown(ms: f64) -> String {
 }
 
 /// A persistent connection.
-pub(super) struct Connection {
+pub(super) struct HubConnection {
     stream: BufReader<TcpStream>,
     head: String,
 }
 
-impl Connection {
+impl HubConnection {
     pub(super) fn open(url: &str, token: &str) -> Result<Self> {
         let host = url.trim_start_matches("http://");
         let stream = TcpStream::connect(host)?;

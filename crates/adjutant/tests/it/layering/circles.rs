@@ -58,7 +58,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
         "supervisor::attempt",
         &["finish", "input", "statements"],
     ),
-    ("xtask", "bench", &["gate", "http"]),
 ];
 
 /// How many re-exports lead to a definition at most.
