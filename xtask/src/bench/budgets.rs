@@ -2,7 +2,7 @@
 //! may begin after a gate has refused a request because nothing is left. Raising the budget resumes
 //! the runs, which race again.
 
-use super::gate::{KEY, ModelConnection, answer};
+use super::model_api::{KEY, ModelConnection, answer};
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result};
 use crate::stats::Row;

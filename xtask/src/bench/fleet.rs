@@ -1,7 +1,7 @@
 //! Runners: how fast a hub starts many queued runs on them.
 
 use super::Bench;
-use super::http::HubConnection;
+use super::hub_connection::HubConnection;
 use crate::lab::{Lab, Result};
 use crate::stats::Row;
 use adjutant_api::protocol::{

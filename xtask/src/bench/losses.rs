@@ -4,7 +4,7 @@
 //! This program plays the runners: it takes the orders and starts nothing. Then none of the runners
 //! calls any more.
 
-use super::http::HubConnection;
+use super::hub_connection::HubConnection;
 use super::{Bench, fleet};
 use crate::lab::{Lab, Result};
 use crate::stats::{Row, Samples};
