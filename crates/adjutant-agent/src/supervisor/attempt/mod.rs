@@ -7,9 +7,12 @@ mod finish;
 mod guard;
 mod input;
 mod model;
+mod output_events;
 mod reading;
 mod resources;
+mod silence;
 mod statements;
+mod steps;
 mod stop;
 mod throttled;
 

@@ -1,19 +1,11 @@
-//! Records the facts of an attempt: signals, stalls, failing retries, denied writes, and the CLI's
-//! own sub-agents.
+//! Records what an agent's output states: signals, failing retries, usage, denied writes, and the
+//! CLI's own sub-agents.
 
 use super::Attempt;
-use crate::harness::dialogue::Dialogue;
-use crate::harness::step::Step;
-use crate::protocol::{FactKind, FoundText, SubagentsText};
+use crate::protocol::{FactKind, FoundText};
 use crate::signal::FoundSignal;
-use crate::supervisor::output::OutputEvent;
-use crate::supervisor::stop::Stop;
-use crate::view::SubagentView;
 use adjutant_core::condition::Retrying;
 use adjutant_core::signal::SignalKind;
-use adjutant_core::subagent::Subagent;
-use adjutant_core::units::duration;
-use adjutant_stream::reader::StreamUpdate;
 use adjutant_stream::rules::Usage;
 use std::time::{Duration, Instant};
 
@@ -30,70 +22,6 @@ pub(super) const USAGE_FACT_EVERY: Duration = Duration::from_secs(2);
 pub(super) const DENIED_WRITES_FACT_EVERY: Duration = Duration::from_secs(60);
 
 impl Attempt {
-    pub(super) fn apply_output(&mut self, event: OutputEvent) {
-        match event {
-            OutputEvent::Signal(found) => self.report_signal(found),
-            OutputEvent::WriteDenied(line) => {
-                self.denied_writes += 1;
-                self.denied_write.put(FactKind::WriteDenied {
-                    times: self.denied_writes,
-                    line,
-                });
-                // What comes within the interval is in the next such fact, or in the last one.
-                if let Some(fact) = self.denied_write.take_due(Instant::now()) {
-                    self.journal.record(fact);
-                }
-            }
-            OutputEvent::Stream(StreamUpdate::Session(session)) => {
-                self.journal.record(FactKind::Session { session })
-            }
-            OutputEvent::Stream(StreamUpdate::Retry {
-                error: words,
-                cause,
-            }) => {
-                let cause = cause.unwrap_or_else(|| self.ending.cause_of(&words));
-                self.retries.note_failed_try(cause, &words, self.began_ms());
-            }
-            OutputEvent::Stream(StreamUpdate::Subagents(all, more)) => {
-                let text = |Subagent {
-                                id: _,
-                                kind,
-                                about,
-                                state,
-                                tokens,
-                            }| SubagentView {
-                    kind,
-                    about,
-                    state,
-                    tokens,
-                };
-                self.subagents.put(FactKind::Subagents(SubagentsText {
-                    all: all.into_iter().map(text).collect(),
-                    more,
-                }));
-            }
-            OutputEvent::Stream(StreamUpdate::Usage(usage)) => self.note_usage(&usage),
-            OutputEvent::Stream(StreamUpdate::Progress) => {
-                if self.retries.note_progress() {
-                    self.journal.record(FactKind::Recovered {});
-                }
-            }
-            OutputEvent::Stream(StreamUpdate::ModelText) => {
-                if let Some(dialogue) = &mut self.dialogue {
-                    dialogue.note_model_text();
-                }
-            }
-            OutputEvent::Stream(StreamUpdate::DialogueLine(line)) => {
-                let steps = self
-                    .dialogue
-                    .as_mut()
-                    .map(|dialogue| dialogue.receive(&line))
-                    .unwrap_or_default();
-                steps.into_iter().for_each(|step| self.perform_step(step));
-            }
-        }
-    }
-
     /// Records a signal. Beyond [`SIGNALS_MAX`], signals are only in the log.
     pub(super) fn report_signal(&mut self, found: FoundSignal) {
         if matches!(found, FoundSignal::Mention { .. }) {
@@ -112,33 +40,6 @@ impl Attempt {
             });
         } else if self.signals == SIGNALS_MAX + 1 {
             tracing::warn!(SIGNALS_MAX, "too many signals: further ones have no effect");
-        }
-    }
-
-    /// Records a stall if the agent is silent although it is expected to act.
-    pub(super) fn check_for_stall(&mut self) {
-        let is_its_turn = !self.waiting && self.stop == Stop::Not;
-        let silent_since = self.activity.silent_since().filter(|_| is_its_turn);
-        if let Some(silent) = self.stall.check(silent_since, Instant::now()) {
-            if self.dialogue.as_ref().is_some_and(Dialogue::is_opening) {
-                let why = format!(
-                    "it has not begun a session and has been silent for {}: does it speak ACP?",
-                    duration::of(silent)
-                );
-                self.perform_step(Step::Failed(why));
-            }
-            tracing::info!(
-                ?silent,
-                has_reported = self.stall.has_reported(),
-                "the agent is silent"
-            );
-            if self.ends_after_report && self.stall.has_reported() {
-                self.end_after_report(silent);
-                return;
-            }
-            self.journal.record(FactKind::Stalled {
-                silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX),
-            });
         }
     }
 
@@ -172,7 +73,7 @@ impl Attempt {
 
     /// Keeps the usage so far until it is recorded. If the agent exits meanwhile, it is known to
     /// have finished.
-    fn note_usage(&mut self, usage: &Usage) {
+    pub(super) fn note_usage(&mut self, usage: &Usage) {
         self.check_gate_use(usage);
         let Some(text) = self.ending.usage_so_far(usage) else {
             return;

@@ -53,11 +53,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
             "workspaces",
         ],
     ),
-    (
-        "adjutant-agent",
-        "supervisor::attempt",
-        &["finish", "input", "statements"],
-    ),
 ];
 
 /// How many re-exports lead to a definition at most.
