@@ -40,7 +40,6 @@ use statements::{DENIED_WRITES_FACT_EVERY, SUBAGENTS_FACT_EVERY, USAGE_FACT_EVER
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use throttled::{Pace, Throttled};
@@ -72,10 +71,7 @@ pub(super) struct Attempt {
     signals: u32,
     /// The number of lines with a marker that are no signals.
     mentions: u32,
-    client: Client,
     dialogue: Option<Dialogue>,
-    permissions: String,
-    cwd: PathBuf,
     permits: Permits,
     /// Lines of Adjutant for the log.
     notes: mpsc::Sender<String>,
@@ -174,11 +170,8 @@ impl Attempt {
             output_pace: Pace::new(OUTPUT_FACT_EVERY, Instant::now()),
             signals: 0,
             mentions: 0,
-            client,
             dialogue,
-            permissions: order.permissions.clone(),
-            cwd: order.cwd.clone(),
-            permits: Permits::default(),
+            permits: Permits::new(client, order.permissions.clone(), order.cwd.clone()),
             notes: mpsc::channel(1).0,
             failed: None,
             finish: Finish::Working,

@@ -3,7 +3,6 @@
 use super::Attempt;
 use crate::harness::step::{ChangedCall, Step};
 use crate::protocol::FactKind;
-use crate::supervisor::approve;
 use adjutant_core::shorten;
 
 /// How much of a changed call is written to the log, in bytes.
@@ -14,24 +13,20 @@ impl Attempt {
         match step {
             Step::Write(bytes) => self.write(bytes),
             Step::Delivered(message_id) => self.journal.record(FactKind::Delivered { message_id }),
-            Step::Permission(permission) => {
-                match approve::at_once(&permission, &self.permissions, &self.cwd) {
-                    Some(decision) => {
-                        self.permits.withdraw(&permission.id);
-                        self.write_decision(&permission.id, &decision);
-                    }
-                    None => self
-                        .permits
-                        .ask(self.client.clone(), permission, self.cwd.clone()),
+            Step::Permission(permission) => match self.permits.decide_at_once(&permission) {
+                Some(decision) => {
+                    self.permits.withdraw(&permission.id);
+                    self.write_decision(&permission.id, &decision);
                 }
-            }
-            Step::Elicit(elicitation) => self.permits.elicit(self.client.clone(), elicitation),
+                None => self.permits.ask(permission),
+            },
+            Step::Elicit(elicitation) => self.permits.elicit(elicitation),
             Step::Withdraw(id) => {
                 self.permits.withdraw(&id);
             }
             Step::Changed(changed) => {
                 self.note(&changed_note(&changed));
-                self.permits.report_change(self.client.clone(), changed);
+                self.permits.report_change(changed);
             }
             Step::Note(note) => self.note(&note),
             Step::Failed(why) => {
