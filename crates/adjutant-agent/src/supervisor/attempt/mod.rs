@@ -31,18 +31,17 @@ use crate::supervisor::permits::{PermitOutcome, Permits};
 use crate::supervisor::stall::{SilenceLimits, Stall};
 use crate::supervisor::stop::{Stop, until};
 use crate::supervisor::worker::{ProcessesState, Worker};
-use adjutant_core::condition::Retries;
 use finish::{FINISH_KILL, Finish};
 use guard::guard_exit;
 use reading::Reading;
 use resources::Measuring;
-use statements::{DENIED_WRITES_FACT_EVERY, SUBAGENTS_FACT_EVERY, USAGE_FACT_EVERY};
+use statements::Statements;
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use throttled::{Pace, Throttled};
+use throttled::Pace;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
 
@@ -67,10 +66,7 @@ pub(super) struct Attempt {
     /// The output that facts have reported.
     reported_bytes: u64,
     output_pace: Pace,
-    /// The number of signals so far.
-    signals: u32,
-    /// The number of lines with a marker that are no signals.
-    mentions: u32,
+    statements: Statements,
     dialogue: Option<Dialogue>,
     permits: Permits,
     /// Lines of Adjutant for the log.
@@ -85,16 +81,7 @@ pub(super) struct Attempt {
     /// whether that has begun.
     ends_after_report: bool,
     is_ended_after_report: bool,
-    retries: Retries,
     measuring: Measuring,
-    /// The CLI's own sub-agents.
-    subagents: Throttled<FactKind>,
-    usage: Throttled<FactKind>,
-    /// The number of denied writes that its output has reported.
-    denied_writes: u64,
-    denied_write: Throttled<FactKind>,
-    /// The start of the times of `retries`.
-    began: Instant,
     /// The run waits for a decision.
     waiting: bool,
     /// The gate to its model, if it has one.
@@ -134,7 +121,7 @@ enum Event {
     Decided(String, PermitOutcome),
     FinishDue,
     StallDue,
-    RetriesDue,
+    RetryingDue,
     FactsDue,
     MeasurementDue(u64),
     AgentActive,
@@ -156,9 +143,10 @@ impl Attempt {
             activity,
             gate,
         } = parts;
+        let now = Instant::now();
         Self {
             grace: Duration::from_millis(u64::try_from(order.grace_ms).unwrap_or(0)),
-            clock: ActiveClock::start(Instant::now(), order.timeout_ms, order.active_ms_before),
+            clock: ActiveClock::start(now, order.timeout_ms, order.active_ms_before),
             journal,
             worker,
             orders,
@@ -167,9 +155,8 @@ impl Attempt {
             guard,
             stop: Stop::Not,
             reported_bytes: 0,
-            output_pace: Pace::new(OUTPUT_FACT_EVERY, Instant::now()),
-            signals: 0,
-            mentions: 0,
+            output_pace: Pace::new(OUTPUT_FACT_EVERY, now),
+            statements: Statements::begin(now),
             dialogue,
             permits: Permits::new(client, order.permissions.clone(), order.cwd.clone()),
             notes: mpsc::channel(1).0,
@@ -179,17 +166,11 @@ impl Attempt {
             activity,
             stall: Stall::watch(
                 SilenceLimits::of_ms(order.stall_ms, order.report_grace_ms),
-                Instant::now(),
+                now,
             ),
             ends_after_report: order.ends_after_report,
             is_ended_after_report: false,
-            retries: Retries::default(),
-            measuring: Measuring::start(order.memory_bytes_max, Instant::now()),
-            subagents: Throttled::new(SUBAGENTS_FACT_EVERY, Instant::now()),
-            usage: Throttled::new(USAGE_FACT_EVERY, Instant::now()),
-            denied_writes: 0,
-            denied_write: Throttled::new(DENIED_WRITES_FACT_EVERY, Instant::now()),
-            began: Instant::now(),
+            measuring: Measuring::start(order.memory_bytes_max, now),
             waiting: false,
             gate,
         }
@@ -218,7 +199,8 @@ impl Attempt {
         self.drain(&mut reading).await;
         let mut output = self.finish_reading(reading).await;
         let logs = self.finish_output(output.as_mut(), closer);
-        self.report_last_facts();
+        self.journal
+            .record_all(self.statements.take_last(Instant::now()));
         self.report_resource_use();
         self.withdraw_requests().await;
         failpoint!("supervisor.before_ended");
@@ -263,14 +245,9 @@ impl Attempt {
         } else {
             self.clock.limit_at()
         };
-        let retries_due = self.retries_due();
+        let retrying_due = self.statements.retrying_due();
+        let retrying_due = retrying_due.filter(|_| !self.stop.is_asked());
         let output_bytes = *bytes.borrow();
-        let facts_due = self
-            .subagents
-            .due()
-            .into_iter()
-            .chain(self.usage.due())
-            .min();
         let (taken, reported, after) = (
             self.journal.received_by_hub(),
             self.reported_bytes,
@@ -298,8 +275,8 @@ impl Attempt {
             Some((id, outcome)) = self.permits.next() => Event::Decided(id, outcome),
             () = until(self.finish.due()) => Event::FinishDue,
             () = until(self.stall.due()) => Event::StallDue,
-            () = until(retries_due) => Event::RetriesDue,
-            () = until(facts_due) => Event::FactsDue,
+            () = until(retrying_due) => Event::RetryingDue,
+            () = until(self.statements.due()) => Event::FactsDue,
             () = until(Some(self.measuring.due)) => Event::MeasurementDue(output_bytes),
             () = self.activity.next_activity(), if self.stall.is_stalled() => Event::AgentActive,
             exited = guard_exit(self.guard.as_ref()) => match exited {
@@ -346,8 +323,14 @@ impl Attempt {
                 Finish::Working | Finish::Asked { .. } => return ControlFlow::Break(()),
             },
             Event::StallDue => self.check_for_stall(),
-            Event::RetriesDue => self.report_retries(),
-            Event::FactsDue => self.report_due_facts(),
+            Event::RetryingDue => {
+                let fact = self.statements.take_retrying(Instant::now());
+                self.journal.record_all(fact);
+            }
+            Event::FactsDue => {
+                let facts = self.statements.take_due(Instant::now());
+                self.journal.record_all(facts);
+            }
             Event::MeasurementDue(output_bytes) => self.measure(output_bytes),
             Event::AgentActive => {
                 if self

@@ -1,68 +1,44 @@
 //! Applies the events of the agent's output.
 
 use super::Attempt;
-use crate::protocol::{FactKind, SubagentsText};
+use crate::protocol::FactKind;
 use crate::supervisor::output::OutputEvent;
-use crate::view::SubagentView;
-use adjutant_core::subagent::Subagent;
 use adjutant_stream::reader::StreamUpdate;
+use adjutant_stream::rules::Usage;
 use std::time::Instant;
 
 impl Attempt {
     pub(super) fn apply_output(&mut self, event: OutputEvent) {
+        let now = Instant::now();
         match event {
-            OutputEvent::Signal(found) => self.report_signal(found),
+            OutputEvent::Signal(found) => {
+                let fact = self.statements.note_signal(found);
+                self.journal.record_all(fact);
+            }
             OutputEvent::WriteDenied(line) => {
-                self.denied_writes += 1;
-                self.denied_write.put(FactKind::WriteDenied {
-                    times: self.denied_writes,
-                    line,
-                });
-                // What comes within the interval is in the next such fact, or in the last one.
-                if let Some(fact) = self.denied_write.take_due(Instant::now()) {
-                    self.journal.record(fact);
-                }
+                let fact = self.statements.note_denied_write(line, now);
+                self.journal.record_all(fact);
             }
-            OutputEvent::Stream(StreamUpdate::Session(session)) => {
-                self.journal.record(FactKind::Session { session })
+            OutputEvent::Stream(update) => self.apply_update(update, now),
+        }
+    }
+
+    fn apply_update(&mut self, update: StreamUpdate, now: Instant) {
+        match update {
+            StreamUpdate::Session(session) => self.journal.record(FactKind::Session { session }),
+            StreamUpdate::Retry { error, cause } => {
+                let cause = cause.unwrap_or_else(|| self.ending.cause_of(&error));
+                self.statements.note_failed_try(cause, &error, now);
             }
-            OutputEvent::Stream(StreamUpdate::Retry {
-                error: words,
-                cause,
-            }) => {
-                let cause = cause.unwrap_or_else(|| self.ending.cause_of(&words));
-                self.retries.note_failed_try(cause, &words, self.began_ms());
-            }
-            OutputEvent::Stream(StreamUpdate::Subagents(all, more)) => {
-                let text = |Subagent {
-                                id: _,
-                                kind,
-                                about,
-                                state,
-                                tokens,
-                            }| SubagentView {
-                    kind,
-                    about,
-                    state,
-                    tokens,
-                };
-                self.subagents.put(FactKind::Subagents(SubagentsText {
-                    all: all.into_iter().map(text).collect(),
-                    more,
-                }));
-            }
-            OutputEvent::Stream(StreamUpdate::Usage(usage)) => self.note_usage(&usage),
-            OutputEvent::Stream(StreamUpdate::Progress) => {
-                if self.retries.note_progress() {
-                    self.journal.record(FactKind::Recovered {});
-                }
-            }
-            OutputEvent::Stream(StreamUpdate::ModelText) => {
+            StreamUpdate::Progress => self.journal.record_all(self.statements.note_progress()),
+            StreamUpdate::Subagents(all, more) => self.statements.note_subagents(all, more),
+            StreamUpdate::Usage(usage) => self.note_usage(&usage, now),
+            StreamUpdate::ModelText => {
                 if let Some(dialogue) = &mut self.dialogue {
                     dialogue.note_model_text();
                 }
             }
-            OutputEvent::Stream(StreamUpdate::DialogueLine(line)) => {
+            StreamUpdate::DialogueLine(line) => {
                 let steps = self
                     .dialogue
                     .as_mut()
@@ -70,6 +46,13 @@ impl Attempt {
                     .unwrap_or_default();
                 steps.into_iter().for_each(|step| self.perform_step(step));
             }
+        }
+    }
+
+    fn note_usage(&mut self, usage: &Usage, now: Instant) {
+        self.check_gate_use(usage);
+        if let Some(text) = self.ending.usage_so_far(usage) {
+            self.statements.note_usage(text, now);
         }
     }
 }

@@ -4,6 +4,7 @@ use super::Attempt;
 use crate::harness::step::{ChangedCall, Step};
 use crate::protocol::FactKind;
 use adjutant_core::shorten;
+use std::time::Instant;
 
 /// How much of a changed call is written to the log, in bytes.
 const NOTED_BYTES_MAX: usize = 2 * 1024;
@@ -34,7 +35,8 @@ impl Attempt {
                 self.close();
             }
             Step::TurnEnded => {
-                self.record_usage();
+                let usage = self.statements.take_usage(Instant::now());
+                self.journal.record_all(usage);
                 self.journal.record(FactKind::TurnEnded {});
             }
             Step::Close => self.close(),
