@@ -28,13 +28,13 @@ use crate::supervisor::journal::Journal;
 use crate::supervisor::log_writer::LogWriter;
 use crate::supervisor::output::{OutputEvent, Pump};
 use crate::supervisor::permits::{PermitOutcome, Permits};
-use crate::supervisor::stall::{SilenceLimits, Stall};
 use crate::supervisor::stop::{Stop, until};
 use crate::supervisor::worker::{ProcessesState, Worker};
 use finish::{FINISH_KILL, Finish};
 use guard::guard_exit;
 use reading::Reading;
 use resources::Measuring;
+use silence::Silence;
 use statements::Statements;
 use std::collections::BTreeSet;
 use std::io;
@@ -75,15 +75,10 @@ pub(super) struct Attempt {
     failed: Option<String>,
     finish: Finish,
     ending: Ending,
-    activity: Arc<AgentActivity>,
-    stall: Stall,
-    /// Whether its configuration has the agent ended when it stays silent after its report, and
-    /// whether that has begun.
-    ends_after_report: bool,
+    silence: Silence,
+    /// It is being ended because it has stayed silent after its report.
     is_ended_after_report: bool,
     measuring: Measuring,
-    /// The run waits for a decision.
-    waiting: bool,
     /// The gate to its model, if it has one.
     gate: Option<AttemptGate>,
 }
@@ -163,15 +158,9 @@ impl Attempt {
             failed: None,
             finish: Finish::Working,
             ending: Ending::of(order),
-            activity,
-            stall: Stall::watch(
-                SilenceLimits::of_ms(order.stall_ms, order.report_grace_ms),
-                now,
-            ),
-            ends_after_report: order.ends_after_report,
+            silence: Silence::watch(order, activity, now),
             is_ended_after_report: false,
             measuring: Measuring::start(order.memory_bytes_max, now),
-            waiting: false,
             gate,
         }
     }
@@ -183,7 +172,7 @@ impl Attempt {
         pump: Pump,
         closer: &Closer<'_>,
     ) -> (Journal, Vec<LogWriter>) {
-        let (mut reading, notes) = Reading::begin(pump, &self.activity);
+        let (mut reading, notes) = Reading::begin(pump, self.silence.activity());
         self.notes = notes;
         loop {
             let event = self.select(&mut reading).await;
@@ -274,11 +263,11 @@ impl Attempt {
             Some(event) = events.recv() => Event::Output(event),
             Some((id, outcome)) = self.permits.next() => Event::Decided(id, outcome),
             () = until(self.finish.due()) => Event::FinishDue,
-            () = until(self.stall.due()) => Event::StallDue,
+            () = until(self.silence.due()) => Event::StallDue,
             () = until(retrying_due) => Event::RetryingDue,
             () = until(self.statements.due()) => Event::FactsDue,
             () = until(Some(self.measuring.due)) => Event::MeasurementDue(output_bytes),
-            () = self.activity.next_activity(), if self.stall.is_stalled() => Event::AgentActive,
+            () = self.silence.next_sign() => Event::AgentActive,
             exited = guard_exit(self.guard.as_ref()) => match exited {
                 Ok(()) => Event::GuardLost,
                 Err(error) => Event::GuardUnwatched(error),
@@ -333,10 +322,7 @@ impl Attempt {
             }
             Event::MeasurementDue(output_bytes) => self.measure(output_bytes),
             Event::AgentActive => {
-                if self
-                    .stall
-                    .note_sign(self.activity.silent_since(), Instant::now())
-                {
+                if self.silence.note_sign(Instant::now()) {
                     self.journal.record(FactKind::ActiveAgain {});
                 }
             }
