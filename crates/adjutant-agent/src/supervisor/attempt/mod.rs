@@ -30,7 +30,7 @@ use crate::supervisor::output::{OutputEvent, Pump};
 use crate::supervisor::permits::{PermitOutcome, Permits};
 use crate::supervisor::stop::{Stop, until};
 use crate::supervisor::worker::{ProcessesState, Worker};
-use finish::{FINISH_KILL, Finish};
+use finish::Finish;
 use guard::guard_exit;
 use reading::Reading;
 use resources::Measuring;
@@ -76,8 +76,6 @@ pub(super) struct Attempt {
     finish: Finish,
     ending: Ending,
     silence: Silence,
-    /// It is being ended because it has stayed silent after its report.
-    is_ended_after_report: bool,
     measuring: Measuring,
     /// The gate to its model, if it has one.
     gate: Option<AttemptGate>,
@@ -156,10 +154,9 @@ impl Attempt {
             permits: Permits::new(client, order.permissions.clone(), order.cwd.clone()),
             notes: mpsc::channel(1).0,
             failed: None,
-            finish: Finish::Working,
+            finish: Finish::default(),
             ending: Ending::of(order),
             silence: Silence::watch(order, activity, now),
-            is_ended_after_report: false,
             measuring: Measuring::start(order.memory_bytes_max, now),
             gate,
         }
@@ -199,8 +196,7 @@ impl Attempt {
             left_open,
             active_ms: exit.active_ms,
             by_itself: exit.by_itself,
-            is_ended_after_report: self.is_ended_after_report
-                && matches!(self.finish, Finish::Asked { .. }),
+            is_ended_after_report: self.finish.is_ended_after_report(),
             lacks_tools: closer.lacks_tools(),
         };
         let mut last = end::end_fact(ended, output, self.failed.take(), &self.ending);
@@ -302,15 +298,11 @@ impl Attempt {
                     .unwrap_or_default();
                 steps.into_iter().for_each(|step| self.perform_step(step));
             }
-            Event::FinishDue => match self.finish {
-                Finish::Closed { .. } => {
-                    self.worker.ask_to_end();
-                    self.finish = Finish::Asked {
-                        kill_at: Instant::now() + FINISH_KILL,
-                    };
+            Event::FinishDue => {
+                if !self.ask_to_exit() {
+                    return ControlFlow::Break(());
                 }
-                Finish::Working | Finish::Asked { .. } => return ControlFlow::Break(()),
-            },
+            }
             Event::StallDue => self.check_for_stall(),
             Event::RetryingDue => {
                 let fact = self.statements.take_retrying(Instant::now());
