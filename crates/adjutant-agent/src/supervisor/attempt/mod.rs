@@ -9,6 +9,7 @@ mod input;
 mod model;
 mod output_events;
 mod reading;
+mod reported_output;
 mod resources;
 mod silence;
 mod statements;
@@ -33,6 +34,7 @@ use crate::supervisor::worker::{ProcessesState, Worker};
 use finish::Finish;
 use guard::guard_exit;
 use reading::Reading;
+use reported_output::ReportedOutput;
 use resources::Measuring;
 use silence::Silence;
 use statements::Statements;
@@ -41,12 +43,8 @@ use std::io;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use throttled::Pace;
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
-
-/// Minimum interval between facts about output.
-const OUTPUT_FACT_EVERY: Duration = Duration::from_secs(1);
 
 /// A running attempt.
 #[derive(Debug)]
@@ -63,9 +61,7 @@ pub(super) struct Attempt {
     /// cannot be watched.
     guard: Option<pipe::Receiver>,
     stop: Stop,
-    /// The output that facts have reported.
-    reported_bytes: u64,
-    output_pace: Pace,
+    reported_output: ReportedOutput,
     statements: Statements,
     dialogue: Option<Dialogue>,
     permits: Permits,
@@ -147,8 +143,7 @@ impl Attempt {
             given: BTreeSet::new(),
             guard,
             stop: Stop::Not,
-            reported_bytes: 0,
-            output_pace: Pace::new(OUTPUT_FACT_EVERY, now),
+            reported_output: ReportedOutput::begin(now),
             statements: Statements::begin(now),
             dialogue,
             permits: Permits::new(client, order.permissions.clone(), order.cwd.clone()),
@@ -235,8 +230,8 @@ impl Attempt {
         let output_bytes = *bytes.borrow();
         let (taken, reported, after) = (
             self.journal.received_by_hub(),
-            self.reported_bytes,
-            self.output_pace.next_at(),
+            self.reported_output.bytes(),
+            self.reported_output.next_at(),
         );
         let output_came = async {
             taken.await;
@@ -342,9 +337,8 @@ impl Attempt {
                 None => return ControlFlow::Break(()),
             },
             Event::OutputGrew(total_bytes) => {
-                self.journal.record(FactKind::Output { total_bytes });
-                self.reported_bytes = total_bytes;
-                self.output_pace.restart(Instant::now());
+                let fact = self.reported_output.report(total_bytes, Instant::now());
+                self.journal.record(fact);
             }
         }
         ControlFlow::Continue(())
