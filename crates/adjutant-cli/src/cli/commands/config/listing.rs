@@ -88,7 +88,7 @@ impl<'a> ConfigListing<'a> {
             .config
             .agents
             .iter()
-            .partition(|(name, entry)| has_settings(self.config, name, entry));
+            .partition(|(_, entry)| has_settings(entry));
         if !plain.is_empty() {
             let names: Vec<&str> = plain.iter().map(|(name, _)| name.as_str()).collect();
             let line = format!(
@@ -108,7 +108,7 @@ impl<'a> ConfigListing<'a> {
             "\n[agents.{name}]   # {}",
             text::line(&entry.source)
         ))?;
-        if let Some(pool) = self.config.agent_pools.get(name) {
+        if let Some(pool) = &entry.pool {
             self.setting("pool", &format!("\"{pool}\""))?;
         }
         for (field, value) in settings(entry) {
@@ -152,8 +152,8 @@ impl<'a> ConfigListing<'a> {
 }
 
 /// Returns whether an agent has settings that are not those of its preset.
-fn has_settings(config: &Config, name: &AgentName, entry: &AgentEntry) -> bool {
-    entry.source != BUILT_IN || config.agent_pools.contains_key(name)
+fn has_settings(entry: &AgentEntry) -> bool {
+    entry.source != BUILT_IN || entry.pool.is_some()
 }
 
 /// Returns the settings outside of tables, with their values in the syntax of the file. An optional
