@@ -83,6 +83,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use times::Times;
 use values::UnusableValues;
 
 /// The configuration file, with defaults for missing values.
@@ -92,8 +93,6 @@ pub struct Config {
     pub path: PathBuf,
     pub exists: bool,
     pub live_runs_max: u64,
-    /// The hub exits after this long without work. `None`: never.
-    pub idle_exit_ms: Option<i64>,
     /// The address for callers over HTTP. `None`: the hub does not listen.
     pub listen: Option<SocketAddr>,
     /// The settings of every address for callers over HTTP.
@@ -105,12 +104,7 @@ pub struct Config {
     pub store_shared: bool,
     /// Where the hub puts the logs of ended attempts. `None`: they stay in its home.
     pub log_store: Option<LogStoreAddress>,
-    /// The lease of attempts on runners.
-    pub runner_lease_ms: i64,
-    pub expiry_ms: i64,
-    pub stopped_retention_ms: i64,
-    /// Finished runs are removed after this long. `None`: never.
-    pub finished_retention_ms: Option<i64>,
+    pub times: Times,
     pub log_bytes_max: u64,
     /// `auto`, `pid_namespace` or `subreaper`.
     pub containment: Containment,
@@ -375,11 +369,7 @@ impl Config {
             store,
             store_shared: file.store_shared,
             log_store,
-            idle_exit_ms: times.idle_exit_ms,
-            runner_lease_ms: times.runner_lease_ms,
-            expiry_ms: times.expiry_ms,
-            stopped_retention_ms: times.stopped_retention_ms,
-            finished_retention_ms: times.finished_retention_ms,
+            times,
             log_bytes_max,
             containment: file.containment,
             refuse_shared_directory: file.refuse_shared_directory,
