@@ -6,6 +6,7 @@ mod line;
 mod message;
 mod retries;
 mod retry_line;
+mod usage;
 
 use crate::calls::Calls;
 use crate::format::{End, StderrRetry, Stream};
@@ -17,6 +18,7 @@ use memchr::memchr;
 use retry_line::RetryLine;
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use usage::StatedUsage;
 
 /// Longest line that is parsed, in bytes. A longer one is only kept in the raw stream.
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -111,9 +113,7 @@ pub struct Reader {
     calls: Calls,
     /// The current step of its plan.
     step: String,
-    /// Cost of the session so far.
-    cost_usd: Option<f64>,
-    has_new_usage: bool,
+    usage: StatedUsage,
     /// Longest answer that is kept, in bytes.
     answer_bytes_max: usize,
 }
@@ -147,8 +147,7 @@ impl Reader {
             summary: Summary::default(),
             calls: Calls::default(),
             step: String::new(),
-            cost_usd: None,
-            has_new_usage: false,
+            usage: StatedUsage::default(),
         }
     }
 
@@ -234,7 +233,7 @@ impl Reader {
         if self.within_line {
             part(Part::Text("\n"));
         }
-        self.summary.usage = self.usage();
+        self.summary.usage = self.usage.total();
         if self.summary.result.trim().is_empty() {
             self.summary.result = std::mem::take(&mut self.last_message);
         }
@@ -242,19 +241,6 @@ impl Reader {
             self.summary.result = std::mem::take(&mut self.remark);
         }
         self.summary
-    }
-
-    /// Returns the usage so far, with a cost that was stated separately.
-    fn usage(&self) -> Option<Usage> {
-        let stated = self.summary.usage;
-        match self.cost_usd {
-            Some(cost) if stated.is_none_or(|usage| usage.cost_usd.is_none()) => Some(Usage {
-                cost_usd: Some(cost),
-                cost_is_total: true,
-                ..stated.unwrap_or_default()
-            }),
-            _ => stated,
-        }
     }
 
     fn read(
@@ -315,9 +301,7 @@ impl Reader {
     }
 
     fn report_usage(&mut self, updates: &mut Vec<StreamUpdate>) {
-        if std::mem::take(&mut self.has_new_usage) {
-            updates.extend(self.usage().map(StreamUpdate::Usage));
-        }
+        updates.extend(self.usage.take_new().map(StreamUpdate::Usage));
     }
 }
 
