@@ -1,15 +1,12 @@
 //! Applies each event of the stream to the log, the updates and the summary.
 
-use super::line::{ERROR_BYTES_MAX, TOOL_BYTES_MAX, is_session_id, write_note};
+use super::line::{ERROR_BYTES_MAX, TOOL_BYTES_MAX, write_note};
 use super::{Part, Reader, StreamUpdate};
 use crate::format::End;
 use crate::rules::StreamEvent;
 use adjutant_core::shorten;
 use adjutant_core::subagent::Subagent;
 use std::borrow::Cow;
-
-/// Sessions that one attempt may report. A CLI starts another one only if the first is lost.
-pub(super) const SESSIONS_MAX: u32 = 8;
 
 impl Reader {
     /// Applies one event. Returns `true` if the line has to be passed to the dialogue.
@@ -22,12 +19,13 @@ impl Reader {
         match event {
             StreamEvent::DialogueLine => return true,
             StreamEvent::Speaker(id) => {
-                self.speaker =
-                    (*id != *self.session && !self.session.is_empty()).then(|| id.into_owned())
+                self.speaker = self.sessions.is_other(&id).then(|| id.into_owned())
             }
             StreamEvent::Subagent { subagent, begins } => self.subagents.merge(subagent, begins),
             event if self.speaker.is_some() => self.apply_for_subagent(event, part),
-            StreamEvent::Session(id) => self.apply_session(id, updates),
+            StreamEvent::Session(id) => {
+                updates.extend(self.sessions.begin(&id).map(StreamUpdate::Session))
+            }
             StreamEvent::Text(text) => self.apply_text(&text, part, updates),
             StreamEvent::Delta { of, text } => self.apply_chunk(of, &text, part, updates),
             StreamEvent::Retry { error, cause } => self.retry(&error, cause, part, updates),
@@ -71,20 +69,6 @@ impl Reader {
             }
         }
         false
-    }
-
-    fn apply_session(&mut self, id: Cow<'_, str>, updates: &mut Vec<StreamUpdate>) {
-        if id == self.session {
-            return;
-        }
-        // The id becomes an argument of the next attempt, so an invalid one is ignored.
-        if !is_session_id(&id) || self.sessions == SESSIONS_MAX {
-            tracing::warn!(id = %shorten::to_chars(&id, 80).escape_debug(), "ignored an invalid or surplus session id");
-            return;
-        }
-        self.sessions += 1;
-        self.session = id.into_owned();
-        updates.push(StreamUpdate::Session(self.session.clone()));
     }
 
     /// Applies a whole message.

@@ -6,6 +6,7 @@ mod line;
 mod message;
 mod retries;
 mod retry_line;
+mod session;
 mod usage;
 
 use crate::calls::Calls;
@@ -16,6 +17,7 @@ use adjutant_core::subagent::{Subagent, Subagents};
 use line::{is_reply_to, write_note};
 use memchr::memchr;
 use retry_line::RetryLine;
+use session::Sessions;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use usage::StatedUsage;
@@ -102,9 +104,7 @@ pub struct Reader {
     remark: String,
     /// The log ends within a line.
     within_line: bool,
-    session: String,
-    /// Number of sessions reported so far.
-    sessions: u32,
+    sessions: Sessions,
     retries: RetryLine,
     subagents: Subagents,
     /// The sub-agent that the current line belongs to.
@@ -139,8 +139,7 @@ impl Reader {
             remark: String::new(),
             has_reported_text: false,
             within_line: false,
-            session: String::new(),
-            sessions: 0,
+            sessions: Sessions::default(),
             retries: RetryLine::default(),
             subagents: Subagents::default(),
             speaker: None,
