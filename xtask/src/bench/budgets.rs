@@ -2,7 +2,7 @@
 //! may begin after a gate has refused a request because nothing is left. Raising the budget resumes
 //! the runs, which race again.
 
-use super::gate::{Connection, KEY, answer};
+use super::model_api::{KEY, ModelConnection, answer};
 use super::{Bench, in_lab};
 use crate::lab::{Lab, Result};
 use crate::stats::Row;
@@ -315,7 +315,7 @@ async fn until(client: &Client, run: &str, holds: impl Fn(&RunView) -> bool) -> 
 /// Sends requests through a gate until one is refused, or the gate is closed.
 fn ask_until_refused(race: &Race, host: &str, token: &str) -> Result<()> {
     // The run may have been stopped before this client could start.
-    let Ok(mut connection) = Connection::open(host, token) else {
+    let Ok(mut connection) = ModelConnection::open(host, token) else {
         return Ok(());
     };
     loop {

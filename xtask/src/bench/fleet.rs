@@ -1,7 +1,7 @@
 //! Runners: how fast a hub starts many queued runs on them.
 
 use super::Bench;
-use super::http::Connection;
+use super::hub_connection::HubConnection;
 use crate::lab::{Lab, Result};
 use crate::stats::Row;
 use adjutant_api::protocol::{
@@ -97,7 +97,7 @@ fn play(
     share: usize,
     begin: &Barrier,
 ) -> Result<(Instant, Instant, Vec<String>)> {
-    let mut hub = Connection::open(url, token)?;
+    let mut hub = HubConnection::open(url, token)?;
     let home_id = format!("{number:032x}");
     let join = JoinRunner {
         home_id: home_id.clone(),

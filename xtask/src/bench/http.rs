@@ -1,12 +1,11 @@
 //! Calls over HTTP, compared with the same calls on the hub's socket.
 
+use super::hub_connection::HubConnection;
 use super::{Bench, in_lab};
 use crate::lab::{Result, cpu_time};
 use crate::stats::{Row, Samples, short};
 use adjutant_api::view::GetRun;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 /// Number of connections whose CPU time is measured.
@@ -21,7 +20,7 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         let client = lab.client();
         let url = lab.hub().await?.url.ok_or("the hub does not listen")?;
         let token = lab.run(&["token", "new", "bench"])?;
-        let mut http = Connection::open(&url, token.trim())?;
+        let mut http = HubConnection::open(&url, token.trim())?;
         let order = json!({"agent": "echo", "prompt": "say hi\n", "cwd": lab.home.dir});
         let run: Value = serde_json::from_slice(&http.post("/api/v1/dispatch", "", &order)?)?;
         let run = run["run_id"].as_str().ok_or("a run has an id")?.to_owned();
@@ -49,7 +48,7 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
         let hub = lab.hub().await?.pid;
         let body = json!({"run": run});
         let kept = cpu_of(hub, || http.post("/api/v1/run", "", &body).map(drop))?;
-        let new = cpu_of(hub, || Connection::open(&url, token.trim())?.post("/api/v1/run", "", &body).map(drop))?;
+        let new = cpu_of(hub, || HubConnection::open(&url, token.trim())?.post("/api/v1/run", "", &body).map(drop))?;
         let each = new.saturating_sub(kept).as_secs_f64() * 1e3 / f64::from(CONNECTIONS);
         Ok(vec![
             Row::plain("HTTP: the same call on the socket", shown(socket.p50()), shown(socket.p99())),
@@ -73,55 +72,4 @@ fn cpu_of(hub: u32, mut call: impl FnMut() -> Result<()>) -> Result<Duration> {
 
 fn shown(ms: f64) -> String {
     format!("{} ms", short(ms))
-}
-
-/// A persistent connection.
-pub(super) struct Connection {
-    stream: BufReader<TcpStream>,
-    head: String,
-}
-
-impl Connection {
-    pub(super) fn open(url: &str, token: &str) -> Result<Self> {
-        let host = url.trim_start_matches("http://");
-        let stream = TcpStream::connect(host)?;
-        stream.set_nodelay(true)?;
-        let head = format!(
-            "host: {host}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n"
-        );
-        Ok(Self {
-            stream: BufReader::new(stream),
-            head,
-        })
-    }
-
-    pub(super) fn post(&mut self, path: &str, headers: &str, body: &Value) -> Result<Vec<u8>> {
-        let body = body.to_string();
-        let request = format!(
-            "POST {path} HTTP/1.1\r\n{}{headers}content-length: {}\r\n\r\n{body}",
-            self.head,
-            body.len()
-        );
-        self.stream.get_mut().write_all(request.as_bytes())?;
-        let mut length = None;
-        let mut line = String::new();
-        loop {
-            line.clear();
-            if self.stream.read_line(&mut line)? == 0 {
-                return Err("the hub closed the connection".into());
-            }
-            if line.starts_with("HTTP/") && !line.contains(" 200 ") {
-                return Err(format!("{path}: {line}").into());
-            }
-            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length:") {
-                length = Some(value.trim().parse::<usize>()?);
-            }
-            if line == "\r\n" {
-                break;
-            }
-        }
-        let mut bytes = vec![0; length.ok_or("a reply without a length")?];
-        self.stream.read_exact(&mut bytes)?;
-        Ok(bytes)
-    }
 }

@@ -4,7 +4,7 @@
 //! This program plays the runners: it takes the orders and starts nothing. Then none of the runners
 //! calls any more.
 
-use super::http::Connection;
+use super::hub_connection::HubConnection;
 use super::{Bench, fleet};
 use crate::lab::{Lab, Result};
 use crate::stats::{Row, Samples};
@@ -66,7 +66,7 @@ pub async fn measure(bench: &Bench) -> Result<Vec<Row>> {
 
 /// Takes its share of the orders, and calls the hub until all runners have theirs.
 fn play(url: &str, token: &str, number: usize, taken: &AtomicUsize, count: usize) -> Result<()> {
-    let mut hub = Connection::open(url, token)?;
+    let mut hub = HubConnection::open(url, token)?;
     let home_id = format!("{number:032x}");
     let slots = u64::try_from(count / RUNNERS)?;
     let join = JoinRunner {

@@ -104,6 +104,11 @@ impl Journal {
         self.record_at(clock::now(), what);
     }
 
+    /// Records facts, if there are any.
+    pub(super) fn record_all(&mut self, facts: impl IntoIterator<Item = FactKind>) {
+        facts.into_iter().for_each(|fact| self.record(fact));
+    }
+
     /// Records a fact about something that happened earlier.
     pub(crate) fn record_at(&mut self, at: Time, what: FactKind) {
         self.last += 1;

@@ -9,8 +9,14 @@ use std::path::PathBuf;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Permits {
+    /// Takes the requests to the run's parent.
+    client: Client,
+    /// The run's profile.
+    permissions: String,
+    /// The run's directory.
+    cwd: PathBuf,
     /// By the dialogue's id.
     open: BTreeMap<String, OpenPermit>,
     deciding: JoinSet<DecidedPermit>,
@@ -44,9 +50,27 @@ pub(crate) enum PermitOutcome {
 }
 
 impl Permits {
+    pub(super) fn new(client: Client, permissions: String, cwd: PathBuf) -> Self {
+        Self {
+            client,
+            permissions,
+            cwd,
+            open: BTreeMap::new(),
+            deciding: JoinSet::new(),
+            settling: Vec::new(),
+            count: 0,
+        }
+    }
+
+    /// Decides what needs no approval. `None`: it has to be requested.
+    pub(super) fn decide_at_once(&self, permission: &Permission) -> Option<Decision> {
+        approve::at_once(permission, &self.permissions, &self.cwd)
+    }
+
     /// Requests a permission. An open request with the same id is withdrawn first.
-    pub(super) fn ask(&mut self, client: Client, permission: Permission, cwd: PathBuf) {
+    pub(super) fn ask(&mut self, permission: Permission) {
         let id = permission.id.clone();
+        let (client, cwd) = (self.client.clone(), self.cwd.clone());
         self.open(id, move |withdrawn| async move {
             approve::ask(client, permission, &cwd, withdrawn)
                 .await
@@ -55,8 +79,9 @@ impl Permits {
     }
 
     /// Asks questions. An open request with the same id is withdrawn first.
-    pub(super) fn elicit(&mut self, client: Client, elicitation: Elicitation) {
+    pub(super) fn elicit(&mut self, elicitation: Elicitation) {
         let Elicitation { id, questions } = elicitation;
+        let client = self.client.clone();
         self.open(id, move |withdrawn| async move {
             approve::elicit(client, questions, withdrawn)
                 .await
@@ -120,7 +145,8 @@ impl Permits {
     }
 
     /// Reports to the parent that a call changed after it was allowed.
-    pub(crate) fn report_change(&mut self, client: Client, changed: ChangedCall) {
+    pub(crate) fn report_change(&mut self, changed: ChangedCall) {
+        let client = self.client.clone();
         let over = CancellationToken::new();
         self.settle_later(over.clone());
         self.deciding.spawn(async move {

@@ -2,19 +2,11 @@
 //! One listing of the index finds both; the result is cached until one of them changes.
 
 use super::call::error_text;
+use super::scratch::Contents;
 use super::{GitError, Scratch};
 
 /// Maximum size of the listing of an index, in bytes.
 const LIST_BYTES_MAX: usize = 256 * 1024 * 1024;
-
-/// The attribute files and nested repositories of an index.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Contents {
-    /// A tree with the attribute files. `None`: no attribute or setting changes content.
-    pub attributes: Option<String>,
-    /// Paths and commits of nested repositories.
-    pub links: Vec<(Vec<u8>, String)>,
-}
 
 /// Returns whether a path is that of an attribute file.
 pub(super) fn is_attributes(path: &[u8]) -> bool {

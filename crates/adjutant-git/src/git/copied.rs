@@ -5,7 +5,7 @@
 //!  <workspaces>/<run>/.copied   the list of copied files; no snapshot contains them
 //! ```
 
-use super::{GitError, Scratch};
+use super::GitError;
 use crate::files;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -47,67 +47,6 @@ pub fn copied_files(home: &Path, workspace: &Path) -> Result<CopiedFiles, GitErr
     }
 }
 
-impl Scratch {
-    /// Returns the paths that were possibly copied into a workspace and that commits on top of the
-    /// base contain.
-    ///
-    /// # Errors
-    /// git failed.
-    pub async fn committed_copies(
-        &self,
-        paths: &[String],
-        base: &str,
-        heads: &[String],
-    ) -> Result<Vec<String>, GitError> {
-        let mut found = Vec::new();
-        for path in paths {
-            // Files that the base contains are never copied.
-            let listed = self
-                .call(&[
-                    "--literal-pathspecs",
-                    "ls-tree",
-                    "-z",
-                    "--full-tree",
-                    base,
-                    "--",
-                    path,
-                ])
-                .output()
-                .await?;
-            if !listed.is_empty() {
-                continue;
-            }
-            let mut call = self.call(&[
-                "--literal-pathspecs",
-                "rev-list",
-                "--full-history",
-                "--max-count=1",
-                &format!("^{base}"),
-            ]);
-            for head in heads {
-                call = call.arg(head);
-            }
-            if !call.arg("--").arg(path).output().await?.is_empty() {
-                found.push(path.clone());
-            }
-        }
-        Ok(found)
-    }
-}
-
 pub(super) fn record_of(workspace: &Path) -> PathBuf {
     workspace.parent().unwrap_or(workspace).join(".copied")
-}
-
-/// Returns the ignore pattern for one path from the top. Special characters in the path are
-/// escaped.
-pub(crate) fn pattern_of(path: &[u8]) -> Vec<u8> {
-    let mut pattern = vec![b'/'];
-    for byte in path {
-        if b"\\*?[! #".contains(byte) {
-            pattern.push(b'\\');
-        }
-        pattern.push(*byte);
-    }
-    pattern
 }

@@ -15,6 +15,9 @@ const PAIRS_MAX: usize = 64;
 /// Most of the list of paths that differ within these pairs, in bytes.
 const PATHS_BYTES_MAX: usize = 256 * 1024 * 1024;
 
+/// The mode of a nested repository.
+pub(super) const GITLINK: &str = "160000";
+
 /// What is wanted of a difference.
 #[derive(Debug, Clone, Default)]
 pub struct DiffCall {

@@ -64,6 +64,24 @@ impl Repo {
             .parse()
             .ok())
     }
+
+    /// Returns whether any ref contains a commit.
+    pub(super) async fn is_in_a_ref(&self, commit: &str) -> Result<bool, GitError> {
+        if self.commit_of(commit).await?.is_none() {
+            return Ok(false);
+        }
+        Ok(!self
+            .of_refs(&[
+                "for-each-ref",
+                "--count=1",
+                "--format=x",
+                "--contains",
+                commit,
+            ])
+            .output()
+            .await?
+            .is_empty())
+    }
 }
 
 impl Scratch {

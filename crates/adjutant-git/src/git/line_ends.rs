@@ -12,13 +12,12 @@
 //! ```
 
 use super::diff::DiffEntry;
+use super::paths::{as_path, nul_terminated};
 use super::{GitError, Scratch};
 use crate::files;
 use std::collections::{BTreeMap, HashSet};
-use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, BufReader, Read};
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// The attributes that change content without running a program.
@@ -64,16 +63,6 @@ pub(super) struct TextFiles {
     pub others: Vec<Vec<u8>>,
     /// The texts that git can check out with bytes that differ from the stored ones.
     pub changed_at_checkout: HashSet<Vec<u8>>,
-}
-
-/// Joins paths, each followed by a NUL.
-pub(super) fn nul_terminated<'a>(paths: impl IntoIterator<Item = &'a Vec<u8>>) -> Vec<u8> {
-    let mut joined = Vec::new();
-    for path in paths {
-        joined.extend_from_slice(path);
-        joined.push(0);
-    }
-    joined
 }
 
 /// Removes what an interrupted call has left, so that no old entry gets into the tree.
@@ -292,10 +281,6 @@ impl Scratch {
         fs::remove_dir_all(&stage).map_err(GitError::file(&stage))?;
         Ok(differing)
     }
-}
-
-fn as_path(path: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(path))
 }
 
 /// Returns whether a staged file and a file of the tree have the same bytes. An unreadable file

@@ -1,6 +1,5 @@
 //! Reasons for refusing to change the user's repository.
 
-use super::GitError;
 use crate::user_files::LeftAlone;
 
 /// Maximum number of files that a refusal names.
@@ -83,10 +82,14 @@ impl MergeRefusal {
         Self::LeftAlone(format!("{}{more}", named.join(", ")))
     }
 
+    /// Refuses these files, if there are any.
+    ///
+    /// # Errors
+    /// The refusal `of`, with the names of the first of them.
     pub fn files(
         of: fn(String) -> Self,
         files: impl IntoIterator<Item = String>,
-    ) -> Result<(), GitError> {
+    ) -> Result<(), Self> {
         let mut files: Vec<String> = files.into_iter().collect();
         if files.is_empty() {
             return Ok(());
@@ -100,6 +103,6 @@ impl MergeRefusal {
         } else {
             format!(" and {more} more")
         };
-        Err(of(format!("{}{more}", files.join(", "))).into())
+        Err(of(format!("{}{more}", files.join(", "))))
     }
 }

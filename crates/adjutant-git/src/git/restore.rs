@@ -3,10 +3,10 @@
 //! snapshot contains is never overwritten.
 
 use super::call::Call;
-use super::diff::DiffEntry;
-use super::line_ends::nul_terminated;
+use super::diff::{DiffEntry, GITLINK};
+use super::paths::{as_path, lossy, nul_terminated};
 use super::repo::is_regular;
-use super::work_tree::{WorkTree, as_path};
+use super::work_tree::WorkTree;
 use super::{GitError, Scratch, Snapshot, TakenSnapshot};
 use crate::failpoint::failpoint;
 use crate::user_files::{Content, FileOutcome, LeftAlone, Settled, Stamp};
@@ -16,8 +16,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-
-pub(super) const GITLINK: &str = "160000";
 
 /// The result of a restore.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -413,10 +411,6 @@ async fn export_exact(
         export(scratch, |args| scratch.call(args), bytes, &wanted, stage).await?;
     }
     Ok(())
-}
-
-pub(super) fn lossy(path: &[u8]) -> String {
-    String::from_utf8_lossy(path).into_owned()
 }
 
 /// Returns an error if the restore would overwrite or remove a file that is not in the snapshot.

@@ -9,7 +9,7 @@
 //! becomes an empty one, so its message is kept. A path that the user's own branches have is no
 //! secret of the workspace.
 
-use super::scratch::quote_path;
+use super::paths::quote_path;
 use super::{GitError, Repo, Scratch};
 use crate::files;
 use std::collections::{BTreeMap, BTreeSet};

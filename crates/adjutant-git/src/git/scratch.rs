@@ -1,20 +1,19 @@
 //! A git directory made by Adjutant, with its own index, that shares the objects of a repository.
 
 use super::call::Call;
-use super::contents::Contents;
 use super::copied::copied_files;
+use super::index_file::{IndexStamp, copy_index, save_index};
+use super::paths::quote_path;
 use super::repo::is_regular;
-use super::whole::index_of;
+use super::whole::{index_of, is_made, is_whole};
 use super::{GitError, Repo};
 use crate::files;
 use adjutant_core::Isolation;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 /// A git directory without configuration, hooks, attributes or excludes that shares the objects of
@@ -47,23 +46,13 @@ struct IndexOrigin {
     snapshot: Option<String>,
 }
 
-/// Identifies one state of an index file.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct IndexStamp(Option<[i64; 5]>);
-
-impl IndexStamp {
-    pub(super) fn of(path: &Path) -> Self {
-        let meta = path.symlink_metadata().ok();
-        Self(meta.map(|meta| {
-            [
-                meta.ino().cast_signed(),
-                meta.size().cast_signed(),
-                meta.mtime(),
-                meta.mtime_nsec(),
-                meta.ctime_nsec(),
-            ]
-        }))
-    }
+/// The attribute files and nested repositories of an index.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Contents {
+    /// A tree with the attribute files. `None`: no attribute or setting changes content.
+    pub attributes: Option<String>,
+    /// Paths and commits of nested repositories.
+    pub links: Vec<(Vec<u8>, String)>,
 }
 
 /// The workspace that a scratch directory reads.
@@ -147,7 +136,7 @@ impl Scratch {
         remove(dir).map_err(GitError::file(dir))?;
         let stage = dir.join("stage");
         files::make_dirs(home, &stage).map_err(GitError::file(dir))?;
-        let is_there = super::whole::is_whole(home, path, boot);
+        let is_there = is_whole(home, path, boot);
         let tree = if is_there { path.to_owned() } else { stage };
         let workspace = WorkspaceTree {
             isolation,
@@ -238,7 +227,7 @@ impl Scratch {
                     known.path.as_path(),
                     known.is_there,
                 ) == (*isolation, base, *path, true)
-                    && super::whole::is_whole(&known.home, path, boot)
+                    && is_whole(&known.home, path, boot)
             }
             _ => false,
         };
@@ -272,6 +261,15 @@ impl Scratch {
     #[must_use]
     pub fn has_tree(&self) -> bool {
         self.check_tree().is_ok()
+    }
+
+    /// Returns whether a power loss may have torn files of the workspace. It counts as missing, but
+    /// can contain work of an agent.
+    #[must_use]
+    pub fn is_torn(&self) -> bool {
+        self.workspace().is_some_and(|workspace| {
+            !workspace.is_there && is_made(&workspace.home, &workspace.path)
+        })
     }
 
     /// Returns an error if the workspace does not exist.
@@ -588,96 +586,9 @@ impl Drop for Scratch {
     }
 }
 
-/// Quotes a path for a list that is separated by colons.
-pub(super) fn quote_path(path: &Path) -> OsString {
-    let mut quoted = vec![b'"'];
-    for byte in path.as_os_str().as_bytes() {
-        if matches!(byte, b'"' | b'\\') {
-            quoted.push(b'\\');
-        }
-        quoted.push(*byte);
-    }
-    quoted.push(b'"');
-    OsString::from_vec(quoted)
-}
-
 fn remove(dir: &Path) -> io::Result<()> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed,
-    }
-}
-
-/// Replaces `to`, below `home`, with a copy of an index atomically.
-pub(super) fn save_index(home: &Path, from: &Path, to: &Path) -> io::Result<()> {
-    // Two snapshots of one workspace may be taken at the same time, as by a merge after a turn.
-    static SAVED: AtomicU64 = AtomicU64::new(0);
-    let new = to.with_extension(format!(
-        "new-{}-{}",
-        std::process::id(),
-        SAVED.fetch_add(1, Ordering::Relaxed)
-    ));
-    let saved = || {
-        let mut copy = files::replace(home, &new)?;
-        let mut from = File::open(from)?;
-        io::copy(&mut from, &mut copy)?;
-        copy.set_times(fs::FileTimes::new().set_modified(from.metadata()?.modified()?))?;
-        fs::rename(&new, to)
-    };
-    saved().inspect_err(|error| {
-        // The disk may be full.
-        if let Err(left) = fs::remove_file(&new) {
-            tracing::debug!(%error, %left, path = %new.display(), "a part of an index is left");
-        }
-    })
-}
-
-/// Copies an index with its modification time. git compares it with the times of files to find
-/// those that it must read.
-pub(super) fn copy_index(mut from: File, to: &Path) -> io::Result<()> {
-    let mut to = File::create(to)?;
-    io::copy(&mut from, &mut to)?;
-    let modified = from.metadata()?.modified()?;
-    to.set_times(fs::FileTimes::new().set_modified(modified))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn indexes_saved_at_the_same_time_are_whole() {
-        let home = tempfile::tempdir().expect("a directory");
-        let to = home.path().join(".index");
-        let whole = |writer: u8| vec![writer; 64 * 1024];
-        std::thread::scope(|scope| {
-            for writer in 0..4 {
-                let (home, to) = (home.path(), &to);
-                let from = home.join(format!("from-{writer}"));
-                fs::write(&from, whole(writer)).expect("written");
-                scope.spawn(move || {
-                    for _ in 0..100 {
-                        save_index(home, &from, to).expect("it is saved");
-                        let read = fs::read(to).expect("it is there");
-                        assert!(read == whole(read[0]), "it is torn");
-                    }
-                });
-            }
-        });
-        let missing = home.path().join("missing");
-        assert!(
-            save_index(home.path(), &missing, &to)
-                .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
-        );
-        let left = fs::read_dir(home.path())
-            .expect("the directory")
-            .filter_map(Result::ok)
-            .map(|entry| entry.file_name());
-        assert!(
-            !left
-                .into_iter()
-                .any(|name| name.to_string_lossy().contains("new-")),
-            "a temporary file is left"
-        );
     }
 }

@@ -10,12 +10,10 @@
 
 use super::base::pin;
 use super::call::error_text;
-use super::diff::DiffEntry;
+use super::diff::{DiffEntry, GITLINK};
 use super::exchange::pack;
-use super::restore::{GITLINK, lossy};
-use super::scratch::quote_path;
+use super::paths::{as_path, lossy, quote_path};
 use super::submodules::ONLY_INSIDE;
-use super::work_tree::as_path;
 use super::{GitError, MergeRefusal, Repo, Scratch};
 use crate::files;
 use adjutant_core::RunId;
@@ -538,45 +536,4 @@ fn moved_pointers(listed: &[DiffEntry]) -> BTreeSet<(Vec<u8>, String)> {
         .filter(is_pointer)
         .map(|listed| (listed.path.clone(), listed.to_object.clone()))
         .collect()
-}
-
-impl Repo {
-    /// Returns whether any ref contains a commit.
-    async fn is_in_a_ref(&self, commit: &str) -> Result<bool, GitError> {
-        if self.commit_of(commit).await?.is_none() {
-            return Ok(false);
-        }
-        Ok(!self
-            .of_refs(&[
-                "for-each-ref",
-                "--count=1",
-                "--format=x",
-                "--contains",
-                commit,
-            ])
-            .output()
-            .await?
-            .is_empty())
-    }
-}
-
-impl Scratch {
-    /// Returns whether the user's nested repository at a path has a commit under a ref, for example
-    /// since a merge.
-    pub(super) async fn has_users_repository(&self, path: &[u8], commit: &str) -> bool {
-        let top = self.repo().top.join(as_path(path));
-        if top.join(".git").symlink_metadata().is_err() {
-            return false;
-        }
-        let found = async {
-            Repo::find(&self.repo().git, &top)
-                .await?
-                .is_in_a_ref(commit)
-                .await
-        };
-        found.await.unwrap_or_else(|error| {
-            tracing::debug!(%error, "a nested repository of the user cannot be read");
-            false
-        })
-    }
 }

@@ -7,9 +7,10 @@
 
 use super::call::{Call, error_text};
 use super::contents::links;
-use super::scratch::copy_index;
+use super::index_file::copy_index;
+use super::paths::as_path;
 use super::snapshot::LeftOut;
-use super::{GitError, Scratch};
+use super::{GitError, Repo, Scratch};
 use crate::files;
 use adjutant_core::Isolation;
 use std::ffi::OsStr;
@@ -319,6 +320,25 @@ impl Scratch {
         let is_elsewhere = opened.is_on_remote(&head).await?
             || self.has_users_repository(&inner.path, &head).await;
         Ok((!is_elsewhere).then_some(ONLY_INSIDE))
+    }
+
+    /// Returns whether the user's nested repository at a path has a commit under a ref, for example
+    /// since a merge.
+    async fn has_users_repository(&self, path: &[u8], commit: &str) -> bool {
+        let top = self.repo().top.join(as_path(path));
+        if top.join(".git").symlink_metadata().is_err() {
+            return false;
+        }
+        let found = async {
+            Repo::find(&self.repo().git, &top)
+                .await?
+                .is_in_a_ref(commit)
+                .await
+        };
+        found.await.unwrap_or_else(|error| {
+            tracing::debug!(%error, "a nested repository of the user cannot be read");
+            false
+        })
     }
 
     /// Copies the agent's index of a workspace. `None`: the tree is not a workspace, or has no

@@ -2,13 +2,13 @@
 //! earlier snapshot, and leaves those alone that others have changed.
 
 use super::call::error_text;
-use super::diff::DiffEntry;
-use super::line_ends::nul_terminated;
+use super::diff::{DiffEntry, GITLINK};
+use super::paths::{as_path, lossy, nul_terminated};
 use super::restore::{
-    GITLINK, Restore, Stamps, changed_by_run, distinct, edits_between_attempts, export, lossy,
-    only_in, paths_between, refuse_unsaved,
+    Restore, Stamps, changed_by_run, distinct, edits_between_attempts, export, only_in,
+    paths_between, refuse_unsaved,
 };
-use super::work_tree::{LINK, as_path};
+use super::work_tree::LINK;
 use super::{GitError, Scratch, Snapshot, TakenSnapshot};
 use crate::user_files::{Cause, LeftAlone};
 use adjutant_core::snapshot::SnapshotCause;

@@ -9,7 +9,7 @@
 //! incomplete if an earlier boot has not synced it. An agent may have worked in it, so it is
 //! renamed before another one is created.
 
-use super::{GitError, Scratch};
+use super::GitError;
 use crate::files;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -39,17 +39,6 @@ pub(super) fn is_whole(home: &Path, path: &Path, boot: &str) -> bool {
             Ok(made_in) => made_in == boot.as_bytes(),
             Err(error) => error.kind() == io::ErrorKind::NotFound,
         }
-}
-
-impl Scratch {
-    /// Returns whether a power loss may have torn files of the workspace. It counts as missing, but
-    /// can contain work of an agent.
-    #[must_use]
-    pub fn is_torn(&self) -> bool {
-        self.workspace().is_some_and(|workspace| {
-            !workspace.is_there && is_made(&workspace.home, &workspace.path)
-        })
-    }
 }
 
 /// Records that the files of a workspace were written in this boot and are not synced.

@@ -1,6 +1,7 @@
 //! Writing into a work tree: the directories around a file, and its content, mode and type.
 
 use super::GitError;
+use super::paths::as_path;
 use crate::failpoint;
 use crate::process::hygiene;
 use crate::user_files::{Cause, Content, FileOutcome, Settled, Slot, Stamp};
@@ -16,10 +17,6 @@ use std::path::{Component, Path, PathBuf};
 
 pub(super) const LINK: &str = "120000";
 const PROGRAM: &str = "100755";
-
-pub(super) fn as_path(path: &[u8]) -> &Path {
-    Path::new(OsStr::from_bytes(path))
-}
 
 /// An open tree, below which no symbolic link is followed.
 pub(super) struct WorkTree {

@@ -5,7 +5,7 @@ use super::gate::{self, DeclaredGate, GateSettings};
 use super::values::UnusableValues;
 use super::{builtin, declared, fence};
 use crate::preset::Preset;
-use adjutant_core::{AgentName, AgentSpec, Budget};
+use adjutant_core::{AgentName, AgentSpec, Budget, PoolName};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
@@ -20,14 +20,17 @@ pub struct AgentEntry {
     pub source: String,
     /// Whether its entry sets `isolation`. Otherwise `[workspaces]` counts.
     pub has_isolation: bool,
+    /// The pool that it names.
+    pub pool: Option<PoolName>,
+    pub gate: Option<GateSettings>,
+    /// The budget of its runs.
+    pub budget: Budget,
 }
 
 /// All agents of a configuration.
 #[derive(Debug)]
 pub(super) struct Agents {
     pub(super) entries: BTreeMap<AgentName, AgentEntry>,
-    /// The gates of the agents that have one.
-    pub(super) gates: BTreeMap<AgentName, GateSettings>,
     /// The names of the entries in the file. An invalid entry is reported by itself, not where its
     /// name is used.
     declared: BTreeSet<String>,
@@ -64,12 +67,14 @@ impl Agents {
                 spec,
                 source: BUILT_IN.to_owned(),
                 has_isolation: false,
+                pool: None,
+                gate: None,
+                budget: Budget::default(),
             };
             (entry.spec.name.clone(), entry)
         };
         Self {
             entries: builtin::all().map(entry).collect(),
-            gates: BTreeMap::new(),
             declared: BTreeSet::new(),
         }
     }
@@ -90,6 +95,9 @@ impl Agents {
             spec,
             source: path.display().to_string(),
             has_isolation: agent.isolation.is_some(),
+            pool: None,
+            gate: None,
+            budget: Budget::default(),
         };
         let preset = Preset::from_text(&entry.spec.preset);
         let declared_gate = DeclaredGate {
@@ -100,10 +108,8 @@ impl Agents {
             base_url: agent.base_url.as_deref(),
             key: agent.key.as_ref(),
         };
-        if let Some(gate) = gate::gate(&declared_gate, preset.as_ref(), path, unusable) {
-            entry.spec.gate = Some(gate.of_agent());
-            self.gates.insert(entry.spec.name.clone(), gate);
-        }
+        entry.gate = gate::gate(&declared_gate, preset.as_ref(), path, unusable);
+        entry.spec.gate = entry.gate.as_ref().map(GateSettings::of_agent);
         self.entries.insert(entry.spec.name.clone(), entry);
     }
 
@@ -118,6 +124,18 @@ impl Agents {
                 spec.fence = general;
             }
             spec.fence_write.extend(file.fence_write.iter().cloned());
+        }
+    }
+
+    /// Gives the agents the pools that they name, and their budgets.
+    pub(super) fn set_terms(
+        &mut self,
+        mut pools: BTreeMap<AgentName, PoolName>,
+        mut budgets: BTreeMap<AgentName, Budget>,
+    ) {
+        for (name, entry) in &mut self.entries {
+            entry.pool = pools.remove(name);
+            entry.budget = budgets.remove(name).unwrap_or_default();
         }
     }
 

@@ -83,6 +83,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use times::Times;
 use values::UnusableValues;
 
 /// The configuration file, with defaults for missing values.
@@ -92,8 +93,6 @@ pub struct Config {
     pub path: PathBuf,
     pub exists: bool,
     pub live_runs_max: u64,
-    /// The hub exits after this long without work. `None`: never.
-    pub idle_exit_ms: Option<i64>,
     /// The address for callers over HTTP. `None`: the hub does not listen.
     pub listen: Option<SocketAddr>,
     /// The settings of every address for callers over HTTP.
@@ -105,12 +104,7 @@ pub struct Config {
     pub store_shared: bool,
     /// Where the hub puts the logs of ended attempts. `None`: they stay in its home.
     pub log_store: Option<LogStoreAddress>,
-    /// The lease of attempts on runners.
-    pub runner_lease_ms: i64,
-    pub expiry_ms: i64,
-    pub stopped_retention_ms: i64,
-    /// Finished runs are removed after this long. `None`: never.
-    pub finished_retention_ms: Option<i64>,
+    pub times: Times,
     pub log_bytes_max: u64,
     /// `auto`, `pid_namespace` or `subreaper`.
     pub containment: Containment,
@@ -126,10 +120,6 @@ pub struct Config {
     pub agents: BTreeMap<AgentName, AgentEntry>,
     /// The pools, with the default one.
     pub pools: BTreeMap<PoolName, PoolEntry>,
-    /// The pools of the agents that name one.
-    pub agent_pools: BTreeMap<AgentName, PoolName>,
-    /// The gates of the agents that have one.
-    gates: BTreeMap<AgentName, GateSettings>,
     pub chats: Chats,
     /// The configured webhooks, and the receivers of `[notify]`.
     pub webhooks: Vec<Webhook>,
@@ -143,9 +133,8 @@ pub struct Config {
     pub workspaces: Workspaces,
     /// The prices of models.
     pub prices: Arc<Prices>,
-    /// The budgets of dispatched runs: the general one, and those of agents.
+    /// The general budget of dispatched runs.
     budget: Budget,
-    agent_budgets: BTreeMap<AgentName, Budget>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
@@ -268,12 +257,16 @@ impl Config {
     /// Returns the pool of an agent's runs.
     #[must_use]
     pub fn pool_of(&self, agent: &AgentName) -> PoolName {
-        self.agent_pools.get(agent).cloned().unwrap_or_default()
+        let entry = self.agents.get(agent);
+        entry
+            .and_then(|entry| entry.pool.clone())
+            .unwrap_or_default()
     }
 
     /// Returns the files with the keys of gates.
     pub fn key_files(&self) -> impl Iterator<Item = PathBuf> {
-        self.gates.values().filter_map(|gate| match &gate.key {
+        let gates = self.agents.values().filter_map(|entry| entry.gate.as_ref());
+        gates.filter_map(|gate| match &gate.key {
             KeySource::File(file) => Some(file.clone()),
             KeySource::Env(_) => None,
         })
@@ -282,14 +275,17 @@ impl Config {
     /// Returns the gate of an agent. `None`: it has none.
     #[must_use]
     pub fn gate_of(&self, agent: &AgentName) -> Option<&GateSettings> {
-        self.gates.get(agent)
+        self.agents.get(agent)?.gate.as_ref()
     }
 
     /// Returns what a dispatched run of an agent in a pool may use: by the pool, else the agent,
     /// else in general.
     #[must_use]
     pub fn budget_of(&self, agent: &AgentName, pool: &PoolName) -> Budget {
-        let of_agent = self.agent_budgets.get(agent).copied().unwrap_or_default();
+        let of_agent = self
+            .agents
+            .get(agent)
+            .map_or_else(Budget::default, |entry| entry.budget);
         self.pools
             .get(pool)
             .map_or_else(Budget::default, |pool| pool.budget)
@@ -323,7 +319,7 @@ impl Config {
         exists: bool,
         unusable: &mut UnusableValues,
     ) -> Self {
-        let agents = agents::read(&file, text, &path, unusable);
+        let mut agents = agents::read(&file, text, &path, unusable);
         let named = |name: &str| agents.named(name);
         let live_runs_max = file.live_runs_max(unusable);
         let log_bytes_max = file.log_bytes_max(unusable);
@@ -354,13 +350,13 @@ impl Config {
         let (notify, receivers) = notify::read(file.notify, unusable);
         let mut webhooks = webhooks::read(file.webhooks, &path, unusable);
         webhooks.extend(receivers);
+        let chats = Chats::of(file.chats, &named, unusable);
+        agents.set_terms(agent_pools, agent_budgets);
         Self {
             budget: unusable.budget("budget", file.budget.as_deref()),
-            agent_budgets,
             prices: Arc::new(prices::read(file.prices, priced_as, unusable)),
             pools,
-            agent_pools,
-            chats: Chats::of(file.chats, &named, unusable),
+            chats,
             webhooks,
             notify,
             policies: PolicySet::of(file.policies, unusable),
@@ -373,11 +369,7 @@ impl Config {
             store,
             store_shared: file.store_shared,
             log_store,
-            idle_exit_ms: times.idle_exit_ms,
-            runner_lease_ms: times.runner_lease_ms,
-            expiry_ms: times.expiry_ms,
-            stopped_retention_ms: times.stopped_retention_ms,
-            finished_retention_ms: times.finished_retention_ms,
+            times,
             log_bytes_max,
             containment: file.containment,
             refuse_shared_directory: file.refuse_shared_directory,
@@ -386,7 +378,6 @@ impl Config {
             rate_limits,
             default_agent: file.default_agent,
             agents: agents.entries,
-            gates: agents.gates,
             path,
         }
     }

@@ -8,15 +8,16 @@ const IDLE_EXIT_MS_DEFAULT: i64 = 30 * 60 * 1000;
 const FINISHED_RETENTION_MS_DEFAULT: i64 = 30 * 24 * 60 * 60 * 1000;
 
 /// The general times of a configuration.
-#[derive(Debug)]
-pub(super) struct Times {
-    /// `None`: never.
-    pub(super) idle_exit_ms: Option<i64>,
-    pub(super) runner_lease_ms: i64,
-    pub(super) expiry_ms: i64,
-    pub(super) stopped_retention_ms: i64,
-    /// `None`: never.
-    pub(super) finished_retention_ms: Option<i64>,
+#[derive(Debug, Clone)]
+pub struct Times {
+    /// The hub exits after this long without work. `None`: never.
+    pub idle_exit_ms: Option<i64>,
+    /// The lease of attempts on runners.
+    pub runner_lease_ms: i64,
+    pub expiry_ms: i64,
+    pub stopped_retention_ms: i64,
+    /// Finished runs are removed after this long. `None`: never.
+    pub finished_retention_ms: Option<i64>,
 }
 
 /// Reads the times of a file. Invalid ones are reported.

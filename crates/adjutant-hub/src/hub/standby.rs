@@ -272,7 +272,7 @@ async fn idle(standby: &Standby, options: &Options) {
         let config = Config::load(&standby.home).ok();
         let limit = config
             .filter(|config| config.listen.is_none() && options.listen.is_none())
-            .and_then(|config| config.idle_exit_ms);
+            .and_then(|config| config.times.idle_exit_ms);
         let nap = limit.map_or(STAYS_FOR, |ms| {
             Duration::from_millis(u64::try_from(ms).unwrap_or(0))
         });

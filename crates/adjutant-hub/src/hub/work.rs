@@ -615,7 +615,11 @@ pub(super) async fn idle(hub: &Hub) {
     loop {
         // An invalid configuration is reported where it is loaded. Until it is fixed, the hub does
         // not exit.
-        let idle_exit_ms = hub.ops.config().ok().and_then(|config| config.idle_exit_ms);
+        let idle_exit_ms = hub
+            .ops
+            .config()
+            .ok()
+            .and_then(|config| config.times.idle_exit_ms);
         let nap = idle_exit_ms.map_or(SLEEP_MAX * 60, |ms| {
             Duration::from_millis(u64::try_from(ms).unwrap_or(0))
         });

@@ -104,7 +104,7 @@ impl Ops {
             .write(|tx| tx.forget_imports(tx.steady().plus_ms(-KEYS_KEPT_MS)))
             .await?
         {}
-        if let Some(retention_ms) = self.config()?.finished_retention_ms {
+        if let Some(retention_ms) = self.config()?.times.finished_retention_ms {
             let cleaned = self
                 .clean(
                     Caller {

@@ -304,7 +304,7 @@ impl Ops {
     /// Returns how long stopped runs are kept.
     fn retention(&self) -> Retention {
         Retention {
-            stopped_ms: self.config_or_builtin().stopped_retention_ms,
+            stopped_ms: self.config_or_builtin().times.stopped_retention_ms,
         }
     }
 

@@ -2,22 +2,17 @@
 //! servers are Adjutant's and send `content-length`; a reply without it counts as a broken
 //! connection.
 
-use super::Client;
-use super::failure::CallFailure;
-use crate::config::Home;
 use crate::sock::{self, Stream};
-use adjutant_core::units::duration;
 use http::header::InvalidHeaderValue;
 use http::{HeaderValue, StatusCode};
 use httparse::{EMPTY_HEADER, Response, Status};
 use hyper::body::Bytes;
+use rustix::process::Pid;
 use std::io;
 use std::path::Path;
 use std::pin::Pin;
 use std::task::Poll;
-use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf};
-use tokio::time::{Instant, Sleep};
 
 /// Largest head of a reply, in bytes.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
@@ -31,29 +26,6 @@ const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
 const MESSAGE_BYTES: usize = 4 * 1024;
 /// Bodies up to this size are copied into one buffer with their head.
 const BODY_BYTES_COPIED: usize = 16 * 1024;
-/// How long a hub may take to reply, in addition to the wait that a call requests. After that, the
-/// call is repeated with its key on another connection, so a lost reply delays the caller but never
-/// blocks it.
-pub(super) const NO_REPLY: Duration = if cfg!(test) {
-    Duration::from_millis(600)
-} else {
-    Duration::from_secs(15)
-};
-/// After this long without a reply, another connection checks whether the hub responds.
-const PRESENCE_CHECK_AFTER: Duration = if cfg!(test) {
-    Duration::from_millis(200)
-} else {
-    Duration::from_secs(3)
-};
-/// How often [`NO_REPLY`] is waited again for a hub that answers others: a repetition of the call
-/// would add to its work.
-const BUSY_WAITS_MAX: u32 = 20;
-/// How much later than requested the timer may fire, so that it need not be reset for every call.
-const TIMER_SLACK: Duration = if cfg!(test) {
-    Duration::ZERO
-} else {
-    Duration::from_secs(5)
-};
 
 /// An HTTP request.
 pub(super) struct Request {
@@ -175,11 +147,9 @@ fn parse_head(bytes: &[u8]) -> io::Result<Option<Head>> {
     Ok(Some(head))
 }
 
-/// A connection with a reusable timer. Setting a new timer for every call would wake the runtime
-/// each time.
+/// A connection to a hub or a supervisor.
 pub(super) struct HubConnection {
     stream: Stream,
-    timer: Pin<Box<Sleep>>,
     /// Another call can use the connection.
     is_reusable: bool,
 }
@@ -193,7 +163,6 @@ impl HubConnection {
         let stream = sock::connect(socket).await?;
         Ok(Self {
             stream,
-            timer: Box::pin(tokio::time::sleep(PRESENCE_CHECK_AFTER)),
             is_reusable: true,
         })
     }
@@ -217,73 +186,18 @@ impl HubConnection {
         .await
     }
 
-    /// Sends a request and returns whether a reply arrives.
-    pub(super) async fn is_answered(&mut self, request: Request) -> bool {
-        self.is_reusable = false;
-        exchange(&mut self.stream, request).await.is_ok()
+    /// Returns the process at the other end.
+    pub(super) fn server(&self) -> Option<Pid> {
+        self.stream.server()
     }
 
-    /// Sends a request and waits for the reply up to `limit`. If the server is the hub of `home`,
-    /// checks in the meantime whether it responds.
-    pub(super) async fn exchange(
-        &mut self,
-        request: Request,
-        limit: Option<Duration>,
-        home: Option<&Home>,
-    ) -> Result<RawReply, CallFailure> {
-        let later = NO_REPLY - PRESENCE_CHECK_AFTER;
-        if let Some(limit) = limit {
-            self.set_reply_timer(if home.is_some() { limit - later } else { limit });
-        }
-        let server = self.stream.server();
-        let Self {
-            stream,
-            timer,
-            is_reusable,
-        } = self;
+    /// Sends a request and waits for the reply.
+    pub(super) async fn exchange(&mut self, request: Request) -> io::Result<RawReply> {
         // False until the whole reply is read.
-        *is_reusable = false;
-        let exchanged = async {
-            let (reply, closes) = exchange(stream, request)
-                .await
-                .map_err(|error| CallFailure::Connection(error.to_string()))?;
-            *is_reusable = !closes;
-            Ok(reply)
-        };
-        let Some(limit) = limit else {
-            return exchanged.await;
-        };
-        let silence = async {
-            timer.as_mut().await;
-            if let Some(home) = home {
-                if let Some(hanging) = Client::confirm_unresponsive(home).await {
-                    return CallFailure::Refused(hanging);
-                }
-                timer.as_mut().reset(Instant::now() + later);
-                timer.as_mut().await;
-                for _ in 0..BUSY_WAITS_MAX {
-                    if !Client::is_hub_busy(home, server).await {
-                        break;
-                    }
-                    timer.as_mut().reset(Instant::now() + NO_REPLY);
-                    timer.as_mut().await;
-                }
-            }
-            CallFailure::NoReply(format!("no reply in {}", duration::of(limit)))
-        };
-        tokio::select! {
-            biased;
-            exchanged = exchanged => exchanged,
-            broken = silence => Err(broken),
-        }
-    }
-
-    /// Lets the timer fire after `limit`, or up to [`TIMER_SLACK`] later.
-    fn set_reply_timer(&mut self, limit: Duration) {
-        let (end, earliest) = (self.timer.deadline(), Instant::now() + limit);
-        if end < earliest || end > earliest + TIMER_SLACK {
-            self.timer.as_mut().reset(earliest);
-        }
+        self.is_reusable = false;
+        let (reply, closes) = exchange(&mut self.stream, request).await?;
+        self.is_reusable = !closes;
+        Ok(reply)
     }
 }
 
@@ -346,11 +260,9 @@ mod tests {
 
     fn pair() -> (HubConnection, UnixStream) {
         let (near, far) = UnixStream::pair().expect("a pair");
-        let timer = Box::pin(tokio::time::sleep(PRESENCE_CHECK_AFTER));
         (
             HubConnection {
                 stream: Stream::new(near).expect("near"),
-                timer,
                 is_reusable: true,
             },
             far,
@@ -384,10 +296,7 @@ mod tests {
             b"sion: 1.2.3\r\ncontent-length: 4\r\n\r\nab",
             b"cd",
         ];
-        let (replied, sent) = tokio::join!(
-            near.exchange(request(), Some(NO_REPLY), None),
-            reply(&mut far, &pieces)
-        );
+        let (replied, sent) = tokio::join!(near.exchange(request()), reply(&mut far, &pieces));
         let replied = replied.expect("a reply");
         assert_eq!(
             (
@@ -421,9 +330,8 @@ mod tests {
                 reply(&mut far, pieces).await;
                 drop(far);
             };
-            let (replied, ()) =
-                tokio::join!(near.exchange(request(), Some(NO_REPLY), None), replying);
-            assert!(matches!(replied, Err(CallFailure::Connection(_))));
+            let (replied, ()) = tokio::join!(near.exchange(request()), replying);
+            assert!(replied.is_err());
             assert!(!near.is_reusable());
         }
     }
@@ -436,53 +344,12 @@ mod tests {
             far.write_all(b"HTTP/1.1 413 Payload Too Large\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}").await.expect("written");
             drop(far);
         };
-        let (replied, ()) = tokio::join!(near.exchange(long, Some(NO_REPLY), None), refusing);
+        let (replied, ()) = tokio::join!(near.exchange(long), refusing);
         assert_eq!(
             replied.expect("a reply").status,
             StatusCode::PAYLOAD_TOO_LARGE
         );
         assert!(!near.is_reusable());
-    }
-
-    /// A repetition would add to the work of a hub that is busy with the call, and a hub that
-    /// answers others is not hung.
-    #[tokio::test]
-    async fn busy_hub_is_waited_for() {
-        let dir = tempfile::tempdir().expect("a directory");
-        let home = Home::at(&dir.path().join("home")).expect("a home");
-        home.ensure().expect("a home");
-        let held = crate::process::Lock::try_take(&home.dir, &home.hub_lock())
-            .expect("takes")
-            .expect("free");
-        held.write_pid(rustix::process::getpid()).expect("writes");
-        let listener = sock::bind(&home.socket()).expect("a socket");
-        let mut near = HubConnection::open(&home.socket())
-            .await
-            .expect("connected");
-        let (mut busy, _) = listener.accept().await.expect("accepted");
-        let hub = async {
-            let mut got = Vec::new();
-            while !got.ends_with(b"{}") {
-                busy.read_buf(&mut got).await.expect("read");
-            }
-            // It is asked on other connections after the first silence, and after each further one.
-            for _ in 0..3 {
-                let (mut other, _) = listener.accept().await.expect("accepted");
-                reply(
-                    &mut other,
-                    &[b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n{}"],
-                )
-                .await;
-            }
-            busy.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 4\r\n\r\ndone")
-                .await
-                .expect("written");
-            got.len()
-        };
-        let (replied, sent) =
-            tokio::join!(near.exchange(request(), Some(NO_REPLY), Some(&home)), hub);
-        assert_eq!(&replied.expect("a reply").body[..], b"done");
-        assert!(sent < MESSAGE_BYTES, "the call was sent once");
     }
 
     #[test]

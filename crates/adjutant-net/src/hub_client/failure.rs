@@ -1,6 +1,5 @@
 //! Failures of calls.
 
-use super::Client;
 use super::name::decode_name;
 use crate::config::{Home, HomeError};
 use crate::process::lock;
@@ -93,28 +92,6 @@ pub(super) fn unreachable_hub_error(home: &Home, message: &str) -> ErrorView {
         } else {
             "set ADJ_HOME to a directory that you can write to, or run: adj doctor".to_owned()
         }),
-    }
-}
-
-/// Returns the error for a call that has failed again and again. A hub that answers others is not
-/// to be replaced.
-pub(super) async fn failed_call_error(home: &Home, message: &str) -> ErrorView {
-    if let Some(hanging) = Client::unresponsive_hub(home).await {
-        return hanging;
-    }
-    match hub_pid(home) {
-        Some(pid) if Client::is_hub_busy(home, Some(pid)).await => ErrorView {
-            code: codes::UNREACHABLE.to_owned(),
-            message: format!(
-                "the hub of {} answers other calls, but not this one: {message}",
-                home.dir.display()
-            ),
-            hint: Some(format!(
-                "it is busy with it, or the machine is: repeat the command later; its log: {}",
-                home.hub_log().display()
-            )),
-        },
-        _ => unreachable_hub_error(home, message),
     }
 }
 

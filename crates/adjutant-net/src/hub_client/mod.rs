@@ -15,12 +15,13 @@ mod request;
 mod start;
 mod target;
 mod tries;
+mod watched_connection;
 mod worker_access;
 use failure::{
-    CallFailure, failed_call_error, hub_start_error, internal, outcome, redirection,
-    unreachable_hub_error,
+    CallFailure, hub_start_error, internal, outcome, redirection, unreachable_hub_error,
 };
 use open_writes::OpenWrites;
+use presence::failed_call_error;
 use request::request;
 pub use request::{wait_of, with_shortened_wait};
 use target::Target;
@@ -31,7 +32,8 @@ mod tests;
 pub use activity::AgentActivity;
 pub use key::{fresh_key, random_hex};
 pub use name::{decode_name, encode_name, is_older};
-pub use start::{ensure_hub, wait_until_served};
+pub use presence::unresponsive_hub;
+pub use start::{ensure_hub, wait_for_hub, wait_until_served};
 pub use target::InProcess;
 
 use crate::config::Home;
@@ -40,7 +42,7 @@ use crate::protocol::{Order, WorkerAccess, headers};
 use crate::sock;
 use crate::view::{Call, ErrorView, HandOver, codes};
 use adjutant_core::ClientName;
-use connection::{HubConnection, NO_REPLY, RawReply};
+use connection::RawReply;
 use http::StatusCode;
 use hyper::body::Bytes;
 use serde::Serialize;
@@ -48,6 +50,7 @@ use serde::de::DeserializeOwned;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+use watched_connection::{NO_REPLY, WatchedConnection};
 
 /// The version of this build, which both ends of a connection send.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -85,7 +88,7 @@ impl std::fmt::Debug for Client {
 
 struct Inner {
     target: Mutex<Target>,
-    idle: Mutex<Vec<HubConnection>>,
+    idle: Mutex<Vec<WatchedConnection>>,
     /// The problem of the configuration in the hub's last reply.
     config_problem: Mutex<Option<String>>,
     /// The names of the runs whose supervisors had not reported to the hub at its last reply.
@@ -532,13 +535,13 @@ impl Client {
         }
     }
 
-    async fn connection(&self, target: &Target) -> io::Result<HubConnection> {
+    async fn connection(&self, target: &Target) -> io::Result<WatchedConnection> {
         while let Some(mut idle) = self.pop_idle() {
             if idle.is_open().await {
                 return Ok(idle);
             }
         }
-        let opened = HubConnection::open(&target.socket()).await?;
+        let opened = WatchedConnection::open(&target.socket()).await?;
         match target {
             // A hub takes its lock before it opens its socket, so this is the socket of another
             // program.
@@ -549,7 +552,7 @@ impl Client {
         }
     }
 
-    fn pop_idle(&self) -> Option<HubConnection> {
+    fn pop_idle(&self) -> Option<WatchedConnection> {
         self.0
             .idle
             .lock()
@@ -557,7 +560,7 @@ impl Client {
             .pop()
     }
 
-    fn return_connection(&self, connection: HubConnection) {
+    fn return_connection(&self, connection: WatchedConnection) {
         let mut idle = self.0.idle.lock().unwrap_or_else(PoisonError::into_inner);
         if idle.len() < IDLE_CONNECTIONS_MAX && connection.is_reusable() {
             idle.push(connection);

@@ -3,6 +3,7 @@
 //! A lock serializes starters, so that concurrent starts leave one hub. The hub reports on its
 //! readiness pipe that it accepts calls, so no starter polls.
 
+use super::presence::is_hub_responding;
 use crate::config::{self, Home};
 use crate::process::FileEvents;
 use crate::{files, process, sock};
@@ -43,13 +44,10 @@ pub(super) fn has_hub(home: &Home) -> bool {
 /// its socket while one of its threads is stuck in the kernel; the new hub waits until it has
 /// exited.
 pub(super) async fn replace_hub(home: &Home) -> io::Result<()> {
-    if super::Client::is_hub_responding(home).await {
+    if is_hub_responding(home).await {
         return Ok(());
     }
-    start_if_missing(home, async |home| {
-        super::Client::is_hub_responding(home).await
-    })
-    .await
+    start_if_missing(home, async |home| is_hub_responding(home).await).await
 }
 
 /// Takes the start lock, and starts a hub unless there is one by then.
@@ -96,9 +94,9 @@ fn start(home: &Home) -> io::Result<()> {
     }
 }
 
-/// Waits without a limit until the home's hub accepts connections. The kernel wakes it when a
-/// socket appears in the home.
-pub(super) async fn wait_for_hub(home: &Home) {
+/// Waits without a limit until the home's hub accepts connections. Never starts one. The kernel
+/// wakes it when a socket appears in the home.
+pub async fn wait_for_hub(home: &Home) {
     wait_for_hub_until(home, || false).await;
 }
 
@@ -137,7 +135,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(200);
 pub async fn wait_until_served(home: &Home) {
     loop {
         wait_for_hub(home).await;
-        if super::Client::is_hub_responding(home).await {
+        if is_hub_responding(home).await {
             return;
         }
         tokio::time::sleep(RETRY_PAUSE).await;

@@ -1,15 +1,12 @@
 //! Applies each event of the stream to the log, the updates and the summary.
 
-use super::line::{ERROR_BYTES_MAX, TOOL_BYTES_MAX, is_session_id, write_note};
+use super::line::{ERROR_BYTES_MAX, TOOL_BYTES_MAX, write_note};
 use super::{Part, Reader, StreamUpdate};
 use crate::format::End;
-use crate::rules::{StreamEvent, Usage};
+use crate::rules::StreamEvent;
 use adjutant_core::shorten;
 use adjutant_core::subagent::Subagent;
 use std::borrow::Cow;
-
-/// Sessions that one attempt may report. A CLI starts another one only if the first is lost.
-pub(super) const SESSIONS_MAX: u32 = 8;
 
 impl Reader {
     /// Applies one event. Returns `true` if the line has to be passed to the dialogue.
@@ -22,12 +19,13 @@ impl Reader {
         match event {
             StreamEvent::DialogueLine => return true,
             StreamEvent::Speaker(id) => {
-                self.speaker =
-                    (*id != *self.session && !self.session.is_empty()).then(|| id.into_owned())
+                self.speaker = self.sessions.is_other(&id).then(|| id.into_owned())
             }
             StreamEvent::Subagent { subagent, begins } => self.subagents.merge(subagent, begins),
             event if self.speaker.is_some() => self.apply_for_subagent(event, part),
-            StreamEvent::Session(id) => self.apply_session(id, updates),
+            StreamEvent::Session(id) => {
+                updates.extend(self.sessions.begin(&id).map(StreamUpdate::Session))
+            }
             StreamEvent::Text(text) => self.apply_text(&text, part, updates),
             StreamEvent::Delta { of, text } => self.apply_chunk(of, &text, part, updates),
             StreamEvent::Retry { error, cause } => self.retry(&error, cause, part, updates),
@@ -59,14 +57,8 @@ impl Reader {
             StreamEvent::LimitReset(seconds) => {
                 self.summary.limit_reset_at_s = self.summary.limit_reset_at_s.max(Some(seconds))
             }
-            StreamEvent::Cost(cost) => {
-                self.cost_usd = Some(cost);
-                self.has_new_usage = true;
-            }
-            StreamEvent::Usage(usage) => {
-                self.has_new_usage = true;
-                self.summary.usage = Some(total(self.summary.usage, usage));
-            }
+            StreamEvent::Cost(cost) => self.usage.set_cost(cost),
+            StreamEvent::Usage(usage) => self.usage.add(usage),
             StreamEvent::End(end) => {
                 // Some CLIs report each failed try as an end, and continue.
                 if end == End::Success {
@@ -77,20 +69,6 @@ impl Reader {
             }
         }
         false
-    }
-
-    fn apply_session(&mut self, id: Cow<'_, str>, updates: &mut Vec<StreamUpdate>) {
-        if id == self.session {
-            return;
-        }
-        // The id becomes an argument of the next attempt, so an invalid one is ignored.
-        if !is_session_id(&id) || self.sessions == SESSIONS_MAX {
-            tracing::warn!(id = %shorten::to_chars(&id, 80).escape_debug(), "ignored an invalid or surplus session id");
-            return;
-        }
-        self.sessions += 1;
-        self.session = id.into_owned();
-        updates.push(StreamUpdate::Session(self.session.clone()));
     }
 
     /// Applies a whole message.
@@ -256,60 +234,4 @@ impl Reader {
 /// Shortens the input or output of a tool for the log.
 fn short(text: &str) -> Cow<'_, str> {
     shorten::to_bytes(text, TOOL_BYTES_MAX)
-}
-
-/// Adds usage to what was used before, or replaces it: a CLI states its usage either for each call
-/// or in total. A total cost replaces the one before even if tokens are added.
-fn total(before: Option<Usage>, usage: Usage) -> Usage {
-    let before = before.filter(|_| usage.add).unwrap_or_default();
-    let cost_before = before.cost_usd.filter(|_| !usage.cost_is_total);
-    Usage {
-        input_tokens: before.input_tokens.saturating_add(usage.input_tokens),
-        cached_tokens: before.cached_tokens.saturating_add(usage.cached_tokens),
-        output_tokens: before.output_tokens.saturating_add(usage.output_tokens),
-        cost_usd: match (cost_before, usage.cost_usd) {
-            (Some(before), Some(cost)) => Some(before + cost),
-            (before, cost) => cost.or(before),
-        },
-        add: usage.add,
-        cost_is_total: usage.cost_is_total,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn used(input_tokens: u64, cost_usd: Option<f64>, add: bool, cost_is_total: bool) -> Usage {
-        Usage {
-            input_tokens,
-            cost_usd,
-            add,
-            cost_is_total,
-            ..Usage::default()
-        }
-    }
-
-    #[test]
-    fn usage_is_added_or_replaced_as_the_cli_states_it() {
-        let before = Some(used(100, Some(1.0), true, false));
-        let sum = |usage: Usage| {
-            let total = total(before, usage);
-            (total.input_tokens, total.cost_usd)
-        };
-        assert_eq!(sum(used(5, Some(0.5), true, false)), (105, Some(1.5)));
-        // A call without a cost keeps that of the calls before.
-        assert_eq!(sum(used(5, None, true, false)), (105, Some(1.0)));
-        assert_eq!(sum(used(5, Some(0.5), true, true)), (105, Some(0.5)));
-        assert_eq!(sum(used(5, Some(0.5), false, false)), (5, Some(0.5)));
-        assert_eq!(sum(used(5, None, false, false)), (5, None));
-        assert_eq!(total(None, used(7, None, true, false)).input_tokens, 7);
-    }
-
-    #[test]
-    fn usage_never_overflows() {
-        let before = Some(used(u64::MAX, None, true, false));
-        let total = total(before, used(1, None, true, false));
-        assert_eq!(total.input_tokens, u64::MAX);
-    }
 }

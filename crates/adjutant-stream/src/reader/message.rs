@@ -30,7 +30,7 @@ impl Reader {
 
     /// Ends the current message.
     pub(super) fn end_message(&mut self, part: &mut dyn FnMut(Part<'_>)) {
-        self.end_retry_line(part);
+        self.retries.end(part, &mut self.within_line);
         if self.within_line {
             part(Part::Text("\n"));
             self.within_line = false;

@@ -5,6 +5,9 @@ mod event;
 mod line;
 mod message;
 mod retries;
+mod retry_line;
+mod session;
+mod usage;
 
 use crate::calls::Calls;
 use crate::format::{End, StderrRetry, Stream};
@@ -13,9 +16,11 @@ use adjutant_core::Cause;
 use adjutant_core::subagent::{Subagent, Subagents};
 use line::{is_reply_to, write_note};
 use memchr::memchr;
-use retries::RetryLine;
+use retry_line::RetryLine;
+use session::Sessions;
 use std::borrow::Cow;
 use std::collections::VecDeque;
+use usage::StatedUsage;
 
 /// Longest line that is parsed, in bytes. A longer one is only kept in the raw stream.
 const LINE_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -99,9 +104,7 @@ pub struct Reader {
     remark: String,
     /// The log ends within a line.
     within_line: bool,
-    session: String,
-    /// Number of sessions reported so far.
-    sessions: u32,
+    sessions: Sessions,
     retries: RetryLine,
     subagents: Subagents,
     /// The sub-agent that the current line belongs to.
@@ -110,9 +113,7 @@ pub struct Reader {
     calls: Calls,
     /// The current step of its plan.
     step: String,
-    /// Cost of the session so far.
-    cost_usd: Option<f64>,
-    has_new_usage: bool,
+    usage: StatedUsage,
     /// Longest answer that is kept, in bytes.
     answer_bytes_max: usize,
 }
@@ -138,16 +139,14 @@ impl Reader {
             remark: String::new(),
             has_reported_text: false,
             within_line: false,
-            session: String::new(),
-            sessions: 0,
+            sessions: Sessions::default(),
             retries: RetryLine::default(),
             subagents: Subagents::default(),
             speaker: None,
             summary: Summary::default(),
             calls: Calls::default(),
             step: String::new(),
-            cost_usd: None,
-            has_new_usage: false,
+            usage: StatedUsage::default(),
         }
     }
 
@@ -206,7 +205,7 @@ impl Reader {
         if self.line.len() + rest.len() > LINE_BYTES_MAX {
             self.is_overlong = true;
             self.line = Vec::new();
-            self.end_retry_line(part);
+            self.retries.end(part, &mut self.within_line);
             write_note(
                 part,
                 &mut self.within_line,
@@ -233,7 +232,7 @@ impl Reader {
         if self.within_line {
             part(Part::Text("\n"));
         }
-        self.summary.usage = self.usage();
+        self.summary.usage = self.usage.total();
         if self.summary.result.trim().is_empty() {
             self.summary.result = std::mem::take(&mut self.last_message);
         }
@@ -241,19 +240,6 @@ impl Reader {
             self.summary.result = std::mem::take(&mut self.remark);
         }
         self.summary
-    }
-
-    /// Returns the usage so far, with a cost that was stated separately.
-    fn usage(&self) -> Option<Usage> {
-        let stated = self.summary.usage;
-        match self.cost_usd {
-            Some(cost) if stated.is_none_or(|usage| usage.cost_usd.is_none()) => Some(Usage {
-                cost_usd: Some(cost),
-                cost_is_total: true,
-                ..stated.unwrap_or_default()
-            }),
-            _ => stated,
-        }
     }
 
     fn read(
@@ -279,7 +265,7 @@ impl Reader {
                 _ => {}
             });
             if !is_known {
-                self.end_retry_line(part);
+                self.retries.end(part, &mut self.within_line);
                 write_note(part, &mut self.within_line, &line);
             }
             if is_for_dialogue {
@@ -314,9 +300,7 @@ impl Reader {
     }
 
     fn report_usage(&mut self, updates: &mut Vec<StreamUpdate>) {
-        if std::mem::take(&mut self.has_new_usage) {
-            updates.extend(self.usage().map(StreamUpdate::Usage));
-        }
+        updates.extend(self.usage.take_new().map(StreamUpdate::Usage));
     }
 }
 

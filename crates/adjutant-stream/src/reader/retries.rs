@@ -1,17 +1,8 @@
-//! Failed calls that the CLI retries. Repeated identical errors share one line of the log.
+//! Failed calls that the CLI retries.
 
 use super::line::{ERROR_BYTES_MAX, TOOL_BYTES_MAX, without_digits};
 use super::{Part, Reader, StreamUpdate};
 use adjutant_core::{Cause, shorten};
-
-/// The failed calls since the last progress.
-#[derive(Debug, Default)]
-pub(super) struct RetryLine {
-    pub(super) tries: u32,
-    pub(super) words: String,
-    /// How many failures the unfinished line represents. 0: no line is unfinished.
-    pub(super) same: u32,
-}
 
 impl Reader {
     /// Records a failed call that the CLI retries.
@@ -52,22 +43,9 @@ impl Reader {
         updates: &mut Vec<StreamUpdate>,
     ) {
         if self.retries.tries > 0 {
-            self.end_retry_line(part);
+            self.retries.end(part, &mut self.within_line);
             self.retries.tries = 0;
             updates.push(StreamUpdate::Progress);
-        }
-    }
-
-    pub(super) fn end_retry_line(&mut self, part: &mut dyn FnMut(Part<'_>)) {
-        let same = std::mem::take(&mut self.retries.same);
-        if same > 0 {
-            let count = if same > 1 {
-                format!(" ×{same}\n")
-            } else {
-                "\n".to_owned()
-            };
-            part(Part::Note(&count));
-            self.within_line = false;
         }
     }
 }

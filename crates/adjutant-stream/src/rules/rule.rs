@@ -14,24 +14,42 @@ pub(super) struct CompiledRule {
     pub(super) each: Option<Path>,
     pub(super) where_: Vec<(Path, Condition)>,
     session: Option<Path>,
-    text: Option<Path>,
-    delta: Option<Path>,
-    delta_of: Option<Path>,
-    tool: Option<Path>,
-    input: Option<Path>,
-    call: Option<Path>,
-    call_state: Option<Path>,
+    text: CompiledText,
+    tool: CompiledTool,
     step: Option<Path>,
     output: Option<Path>,
     result: Option<Path>,
     error: Option<Path>,
     subagent: Option<CompiledSubagent>,
-    retry: Vec<Path>,
-    retry_cause: Option<Cause>,
+    retry: CompiledRetry,
     again: Option<Path>,
     usage: Option<CompiledUsage>,
     end: Option<End>,
     listen: bool,
+}
+
+/// The messages of the agent.
+#[derive(Debug)]
+struct CompiledText {
+    whole: Option<Path>,
+    chunk: Option<Path>,
+    chunk_of: Option<Path>,
+}
+
+/// The tool that is called.
+#[derive(Debug)]
+struct CompiledTool {
+    name: Option<Path>,
+    input: Option<Path>,
+    call: Option<Path>,
+    call_state: Option<Path>,
+}
+
+/// The error of a call that the CLI retries. No paths: the rule is about no such call.
+#[derive(Debug)]
+struct CompiledRetry {
+    error: Vec<Path>,
+    cause: Option<Cause>,
 }
 
 #[derive(Debug)]
@@ -91,26 +109,26 @@ impl CompiledRule {
                 .map(|(path, condition)| (Path::new(path), Condition::new(condition)))
                 .collect(),
             session: path(&rule.session),
-            text: path(&rule.text),
-            delta: path(&rule.delta),
-            delta_of: path(&rule.delta_of),
-            tool: path(&rule.tool),
-            input: path(&rule.input),
-            call: path(&rule.call),
-            call_state: path(&rule.call_state),
+            text: CompiledText {
+                whole: path(&rule.text),
+                chunk: path(&rule.delta),
+                chunk_of: path(&rule.delta_of),
+            },
+            tool: CompiledTool {
+                name: path(&rule.tool),
+                input: path(&rule.input),
+                call: path(&rule.call),
+                call_state: path(&rule.call_state),
+            },
             step: path(&rule.step),
             output: path(&rule.output),
             result: path(&rule.result),
             error: path(&rule.error),
             subagent: rule.subagent.as_ref().map(CompiledSubagent::new),
-            retry: rule
-                .retry
-                .as_deref()
-                .unwrap_or("")
-                .split_ascii_whitespace()
-                .map(Path::new)
-                .collect(),
-            retry_cause: rule.retry_cause.as_deref().and_then(Cause::from_word),
+            retry: CompiledRetry {
+                error: split_paths(rule.retry.as_deref()),
+                cause: rule.retry_cause.as_deref().and_then(Cause::from_word),
+            },
             again: path(&rule.again),
             usage: rule.usage.as_ref().map(CompiledUsage::new),
             end: rule.end,
@@ -129,8 +147,9 @@ impl CompiledRule {
         if let Some(id) = found.whole(self.session.as_ref()) {
             emit(StreamEvent::Session(id));
         }
-        self.emit_text(found, emit);
-        self.emit_tool(found, emit);
+        self.text.emit(found, emit);
+        self.tool.emit(found, emit);
+        self.emit_notes(found, emit);
         if let Some(subagent) = &self.subagent
             && let Some(event) = subagent.event(found)
         {
@@ -148,59 +167,22 @@ impl CompiledRule {
         }
     }
 
-    fn emit_text(&self, found: Found<'_, '_>, emit: &mut impl FnMut(StreamEvent<'_>)) {
-        if let Some(text) = found.whole(self.text.as_ref()) {
-            emit(StreamEvent::Text(text));
-        }
-        if let Some(text) = found.whole(self.delta.as_ref()) {
-            emit(StreamEvent::Delta {
-                of: found.whole(self.delta_of.as_ref()),
-                text,
-            });
-        }
-    }
-
-    fn emit_tool(&self, found: Found<'_, '_>, emit: &mut impl FnMut(StreamEvent<'_>)) {
-        let short = |path: &Option<Path>| found.short(path.as_ref());
-        if let Some(id) = short(&self.call) {
-            let state = match short(&self.call_state).as_deref() {
-                _ if self.call_state.is_none() => CallState::Running,
-                Some("in_progress") => CallState::Running,
-                Some("completed" | "failed") => CallState::Ended,
-                _ => CallState::Pending,
-            };
-            emit(StreamEvent::Call {
-                id,
-                name: short(&self.tool).unwrap_or_default(),
-                input: short(&self.input).unwrap_or_default(),
-                state,
-            });
-        } else if let Some(name) = short(&self.tool) {
-            emit(StreamEvent::Tool {
-                name,
-                input: short(&self.input).unwrap_or_default(),
-            });
-        }
-        if let Some(step) = short(&self.step) {
+    /// Emits the step of a plan, the output of a tool, and an error.
+    fn emit_notes(&self, found: Found<'_, '_>, emit: &mut impl FnMut(StreamEvent<'_>)) {
+        if let Some(step) = found.short(self.step.as_ref()) {
             emit(StreamEvent::Step(step));
         }
-        if let Some(output) = short(&self.output) {
+        if let Some(output) = found.short(self.output.as_ref()) {
             emit(StreamEvent::Output(output));
         }
-        if let Some(error) = short(&self.error) {
+        if let Some(error) = found.short(self.error.as_ref()) {
             emit(StreamEvent::Error(error));
         }
     }
 
     /// Emits failed calls, the result, and when a limit resets.
     fn emit_outcome(&self, found: Found<'_, '_>, emit: &mut impl FnMut(StreamEvent<'_>)) {
-        if !self.retry.is_empty() {
-            let parts = self.retry.iter().filter_map(|path| found.short(Some(path)));
-            emit(StreamEvent::Retry {
-                error: parts.collect::<Vec<_>>().join(": "),
-                cause: self.retry_cause,
-            });
-        }
+        self.retry.emit(found, emit);
         if let Some(result) = found.whole(self.result.as_ref()) {
             emit(StreamEvent::Result(result));
         }
@@ -253,6 +235,57 @@ fn whole_number(number: Option<f64>) -> u64 {
     number.unwrap_or(0.0) as u64
 }
 
+impl CompiledText {
+    fn emit(&self, found: Found<'_, '_>, emit: &mut impl FnMut(StreamEvent<'_>)) {
+        if let Some(text) = found.whole(self.whole.as_ref()) {
+            emit(StreamEvent::Text(text));
+        }
+        if let Some(text) = found.whole(self.chunk.as_ref()) {
+            emit(StreamEvent::Delta {
+                of: found.whole(self.chunk_of.as_ref()),
+                text,
+            });
+        }
+    }
+}
+
+impl CompiledTool {
+    fn emit(&self, found: Found<'_, '_>, emit: &mut impl FnMut(StreamEvent<'_>)) {
+        let short = |path: &Option<Path>| found.short(path.as_ref());
+        if let Some(id) = short(&self.call) {
+            let state = match short(&self.call_state).as_deref() {
+                _ if self.call_state.is_none() => CallState::Running,
+                Some("in_progress") => CallState::Running,
+                Some("completed" | "failed") => CallState::Ended,
+                _ => CallState::Pending,
+            };
+            emit(StreamEvent::Call {
+                id,
+                name: short(&self.name).unwrap_or_default(),
+                input: short(&self.input).unwrap_or_default(),
+                state,
+            });
+        } else if let Some(name) = short(&self.name) {
+            emit(StreamEvent::Tool {
+                name,
+                input: short(&self.input).unwrap_or_default(),
+            });
+        }
+    }
+}
+
+impl CompiledRetry {
+    fn emit(&self, found: Found<'_, '_>, emit: &mut impl FnMut(StreamEvent<'_>)) {
+        if !self.error.is_empty() {
+            let parts = self.error.iter().filter_map(|path| found.short(Some(path)));
+            emit(StreamEvent::Retry {
+                error: parts.collect::<Vec<_>>().join(": "),
+                cause: self.cause,
+            });
+        }
+    }
+}
+
 impl CompiledSubagent {
     pub(super) fn new(paths: &SubagentPaths) -> Self {
         let SubagentPaths {
@@ -299,18 +332,11 @@ impl CompiledSubagent {
 
 impl CompiledUsage {
     pub(super) fn new(paths: &UsagePaths) -> Self {
-        let split = |text: &Option<String>| {
-            text.as_deref()
-                .unwrap_or("")
-                .split_ascii_whitespace()
-                .map(Path::new)
-                .collect()
-        };
         Self {
-            input: split(&paths.input),
-            cached: split(&paths.cached),
-            output: split(&paths.output),
-            cost_usd: split(&paths.cost_usd),
+            input: split_paths(paths.input.as_deref()),
+            cached: split_paths(paths.cached.as_deref()),
+            output: split_paths(paths.output.as_deref()),
+            cost_usd: split_paths(paths.cost_usd.as_deref()),
             add: paths.add,
             cost_is_total: paths.cost_is_total,
         }
@@ -338,6 +364,12 @@ impl CompiledUsage {
     fn states_only_cost(&self) -> bool {
         self.cost_is_total && self.input.is_empty() && self.output.is_empty()
     }
+}
+
+/// Compiles paths that are separated by blanks.
+fn split_paths(text: Option<&str>) -> Vec<Path> {
+    let paths = text.unwrap_or("").split_ascii_whitespace();
+    paths.map(Path::new).collect()
 }
 
 impl Path {

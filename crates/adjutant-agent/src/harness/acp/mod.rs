@@ -13,6 +13,7 @@ mod form;
 pub mod handshake;
 mod modes;
 mod permission;
+mod report;
 mod update;
 
 use super::operation::ShellDirectories;
@@ -23,6 +24,7 @@ use call::Call;
 use elicitation::PendingElicitation;
 use modes::{Change, Setting};
 use permission::PendingPermission;
+use report::ReportedCalls;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -128,10 +130,7 @@ pub struct Acp {
     /// The reason of the last denial, until the agent writes text or starts a call.
     denied: Option<String>,
     continuations: u32,
-    /// The reports of its newest tool calls, by id.
-    calls: BTreeMap<String, Call>,
-    /// The ids in `calls`, the oldest first.
-    calls_in_order: VecDeque<String>,
+    calls: ReportedCalls,
     shell: ShellDirectories,
 }
 
@@ -154,8 +153,7 @@ impl Acp {
             elicitations: BTreeMap::new(),
             is_cancelled: false,
             allowed: VecDeque::new(),
-            calls: BTreeMap::new(),
-            calls_in_order: VecDeque::new(),
+            calls: ReportedCalls::default(),
             shell: ShellDirectories::default(),
         }
     }

@@ -20,7 +20,7 @@ impl Attempt {
                 // Reading waits until signals are recorded, which may take longer than `DRAIN_MAX`.
                 Some(event) = events.recv() => {
                     self.apply_output(event);
-                    if self.signals <= SIGNALS_MAX {
+                    if self.statements.signals() <= SIGNALS_MAX {
                         over = tokio::time::Instant::now() + DRAIN_MAX;
                     }
                 }

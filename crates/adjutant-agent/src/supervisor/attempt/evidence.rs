@@ -55,7 +55,7 @@ impl Attempt {
         end: &FactKind,
         exit: &AgentExit,
     ) -> Option<CommandEvidence> {
-        if !closer.may_inspect(self.stop != Stop::Not, self.signals) {
+        if !closer.may_inspect(self.stop != Stop::Not, self.statements.signals()) {
             return None;
         }
         // From here on the agent's end counts, even if the supervisor dies.

@@ -1,54 +1,12 @@
-//! Writes to the agent's input, and performs the steps of its dialogue.
+//! Writes to the agent's input, and notes to the log.
 
 use super::Attempt;
-use crate::harness::step::{ChangedCall, Decision, Step};
-use crate::protocol::FactKind;
-use crate::supervisor::approve;
+use crate::harness::step::Decision;
 use crate::supervisor::worker::Line;
 use crate::text;
 use crate::view::MessageView;
-use adjutant_core::shorten;
-
-/// How much of a changed call is written to the log, in bytes.
-const NOTED_BYTES_MAX: usize = 2 * 1024;
 
 impl Attempt {
-    pub(super) fn perform_step(&mut self, step: Step) {
-        match step {
-            Step::Write(bytes) => self.write(bytes),
-            Step::Delivered(message_id) => self.journal.record(FactKind::Delivered { message_id }),
-            Step::Permission(permission) => {
-                match approve::at_once(&permission, &self.permissions, &self.cwd) {
-                    Some(decision) => {
-                        self.permits.withdraw(&permission.id);
-                        self.write_decision(&permission.id, &decision);
-                    }
-                    None => self
-                        .permits
-                        .ask(self.client.clone(), permission, self.cwd.clone()),
-                }
-            }
-            Step::Elicit(elicitation) => self.permits.elicit(self.client.clone(), elicitation),
-            Step::Withdraw(id) => {
-                self.permits.withdraw(&id);
-            }
-            Step::Changed(changed) => {
-                self.note(&changed_note(&changed));
-                self.permits.report_change(self.client.clone(), changed);
-            }
-            Step::Note(note) => self.note(&note),
-            Step::Failed(why) => {
-                self.failed.get_or_insert(why);
-                self.close();
-            }
-            Step::TurnEnded => {
-                self.record_usage();
-                self.journal.record(FactKind::TurnEnded {});
-            }
-            Step::Close => self.close(),
-        }
-    }
-
     /// Writes a line of Adjutant to the log.
     pub(super) fn note(&self, note: &str) {
         if let Err(error) = self.notes.try_send(text::line(note)) {
@@ -107,37 +65,5 @@ impl Attempt {
                 }
             }
         }
-    }
-}
-
-/// Returns the line for the log about a call that changed after it was allowed.
-fn changed_note(ChangedCall { tool, allowed, now }: &ChangedCall) -> String {
-    let short = |text| shorten::to_bytes(text, NOTED_BYTES_MAX);
-    format!(
-        "! changed after approval: {tool} {} (approved: {})",
-        short(now),
-        short(allowed)
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn shortened_call_is_marked_in_the_log() {
-        let note = |now: &str| {
-            changed_note(&ChangedCall {
-                tool: "bash".to_owned(),
-                allowed: "ls".to_owned(),
-                now: now.to_owned(),
-            })
-        };
-        assert_eq!(
-            note("rm"),
-            "! changed after approval: bash rm (approved: ls)"
-        );
-        let long = note(&"x".repeat(NOTED_BYTES_MAX + 1));
-        assert!(long.ends_with("x… (approved: ls)"), "{long}");
     }
 }

@@ -7,9 +7,13 @@ mod finish;
 mod guard;
 mod input;
 mod model;
+mod output_events;
 mod reading;
+mod reported_output;
 mod resources;
+mod silence;
 mod statements;
+mod steps;
 mod stop;
 mod throttled;
 
@@ -25,27 +29,22 @@ use crate::supervisor::journal::Journal;
 use crate::supervisor::log_writer::LogWriter;
 use crate::supervisor::output::{OutputEvent, Pump};
 use crate::supervisor::permits::{PermitOutcome, Permits};
-use crate::supervisor::stall::{SilenceLimits, Stall};
 use crate::supervisor::stop::{Stop, until};
 use crate::supervisor::worker::{ProcessesState, Worker};
-use adjutant_core::condition::Retries;
-use finish::{FINISH_KILL, Finish};
+use finish::Finish;
 use guard::guard_exit;
 use reading::Reading;
+use reported_output::ReportedOutput;
 use resources::Measuring;
-use statements::{DENIED_WRITES_FACT_EVERY, SUBAGENTS_FACT_EVERY, USAGE_FACT_EVERY};
+use silence::Silence;
+use statements::Statements;
 use std::collections::BTreeSet;
 use std::io;
 use std::ops::ControlFlow;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use throttled::{Pace, Throttled};
 use tokio::net::unix::pipe;
 use tokio::sync::{mpsc, watch};
-
-/// Minimum interval between facts about output.
-const OUTPUT_FACT_EVERY: Duration = Duration::from_secs(1);
 
 /// A running attempt.
 #[derive(Debug)]
@@ -62,17 +61,9 @@ pub(super) struct Attempt {
     /// cannot be watched.
     guard: Option<pipe::Receiver>,
     stop: Stop,
-    /// The output that facts have reported.
-    reported_bytes: u64,
-    output_pace: Pace,
-    /// The number of signals so far.
-    signals: u32,
-    /// The number of lines with a marker that are no signals.
-    mentions: u32,
-    client: Client,
+    reported_output: ReportedOutput,
+    statements: Statements,
     dialogue: Option<Dialogue>,
-    permissions: String,
-    cwd: PathBuf,
     permits: Permits,
     /// Lines of Adjutant for the log.
     notes: mpsc::Sender<String>,
@@ -80,24 +71,8 @@ pub(super) struct Attempt {
     failed: Option<String>,
     finish: Finish,
     ending: Ending,
-    activity: Arc<AgentActivity>,
-    stall: Stall,
-    /// Whether its configuration has the agent ended when it stays silent after its report, and
-    /// whether that has begun.
-    ends_after_report: bool,
-    is_ended_after_report: bool,
-    retries: Retries,
+    silence: Silence,
     measuring: Measuring,
-    /// The CLI's own sub-agents.
-    subagents: Throttled<FactKind>,
-    usage: Throttled<FactKind>,
-    /// The number of denied writes that its output has reported.
-    denied_writes: u64,
-    denied_write: Throttled<FactKind>,
-    /// The start of the times of `retries`.
-    began: Instant,
-    /// The run waits for a decision.
-    waiting: bool,
     /// The gate to its model, if it has one.
     gate: Option<AttemptGate>,
 }
@@ -135,7 +110,7 @@ enum Event {
     Decided(String, PermitOutcome),
     FinishDue,
     StallDue,
-    RetriesDue,
+    RetryingDue,
     FactsDue,
     MeasurementDue(u64),
     AgentActive,
@@ -157,9 +132,10 @@ impl Attempt {
             activity,
             gate,
         } = parts;
+        let now = Instant::now();
         Self {
             grace: Duration::from_millis(u64::try_from(order.grace_ms).unwrap_or(0)),
-            clock: ActiveClock::start(Instant::now(), order.timeout_ms, order.active_ms_before),
+            clock: ActiveClock::start(now, order.timeout_ms, order.active_ms_before),
             journal,
             worker,
             orders,
@@ -167,34 +143,16 @@ impl Attempt {
             given: BTreeSet::new(),
             guard,
             stop: Stop::Not,
-            reported_bytes: 0,
-            output_pace: Pace::new(OUTPUT_FACT_EVERY, Instant::now()),
-            signals: 0,
-            mentions: 0,
-            client,
+            reported_output: ReportedOutput::begin(now),
+            statements: Statements::begin(now),
             dialogue,
-            permissions: order.permissions.clone(),
-            cwd: order.cwd.clone(),
-            permits: Permits::default(),
+            permits: Permits::new(client, order.permissions.clone(), order.cwd.clone()),
             notes: mpsc::channel(1).0,
             failed: None,
-            finish: Finish::Working,
+            finish: Finish::default(),
             ending: Ending::of(order),
-            activity,
-            stall: Stall::watch(
-                SilenceLimits::of_ms(order.stall_ms, order.report_grace_ms),
-                Instant::now(),
-            ),
-            ends_after_report: order.ends_after_report,
-            is_ended_after_report: false,
-            retries: Retries::default(),
-            measuring: Measuring::start(order.memory_bytes_max, Instant::now()),
-            subagents: Throttled::new(SUBAGENTS_FACT_EVERY, Instant::now()),
-            usage: Throttled::new(USAGE_FACT_EVERY, Instant::now()),
-            denied_writes: 0,
-            denied_write: Throttled::new(DENIED_WRITES_FACT_EVERY, Instant::now()),
-            began: Instant::now(),
-            waiting: false,
+            silence: Silence::watch(order, activity, now),
+            measuring: Measuring::start(order.memory_bytes_max, now),
             gate,
         }
     }
@@ -206,7 +164,7 @@ impl Attempt {
         pump: Pump,
         closer: &Closer<'_>,
     ) -> (Journal, Vec<LogWriter>) {
-        let (mut reading, notes) = Reading::begin(pump, &self.activity);
+        let (mut reading, notes) = Reading::begin(pump, self.silence.activity());
         self.notes = notes;
         loop {
             let event = self.select(&mut reading).await;
@@ -222,7 +180,8 @@ impl Attempt {
         self.drain(&mut reading).await;
         let mut output = self.finish_reading(reading).await;
         let logs = self.finish_output(output.as_mut(), closer);
-        self.report_last_facts();
+        self.journal
+            .record_all(self.statements.take_last(Instant::now()));
         self.report_resource_use();
         self.withdraw_requests().await;
         failpoint!("supervisor.before_ended");
@@ -232,8 +191,7 @@ impl Attempt {
             left_open,
             active_ms: exit.active_ms,
             by_itself: exit.by_itself,
-            is_ended_after_report: self.is_ended_after_report
-                && matches!(self.finish, Finish::Asked { .. }),
+            is_ended_after_report: self.finish.is_ended_after_report(),
             lacks_tools: closer.lacks_tools(),
         };
         let mut last = end::end_fact(ended, output, self.failed.take(), &self.ending);
@@ -267,18 +225,13 @@ impl Attempt {
         } else {
             self.clock.limit_at()
         };
-        let retries_due = self.retries_due();
+        let retrying_due = self.statements.retrying_due();
+        let retrying_due = retrying_due.filter(|_| !self.stop.is_asked());
         let output_bytes = *bytes.borrow();
-        let facts_due = self
-            .subagents
-            .due()
-            .into_iter()
-            .chain(self.usage.due())
-            .min();
         let (taken, reported, after) = (
             self.journal.received_by_hub(),
-            self.reported_bytes,
-            self.output_pace.next_at(),
+            self.reported_output.bytes(),
+            self.reported_output.next_at(),
         );
         let output_came = async {
             taken.await;
@@ -301,11 +254,11 @@ impl Attempt {
             Some(event) = events.recv() => Event::Output(event),
             Some((id, outcome)) = self.permits.next() => Event::Decided(id, outcome),
             () = until(self.finish.due()) => Event::FinishDue,
-            () = until(self.stall.due()) => Event::StallDue,
-            () = until(retries_due) => Event::RetriesDue,
-            () = until(facts_due) => Event::FactsDue,
+            () = until(self.silence.due()) => Event::StallDue,
+            () = until(retrying_due) => Event::RetryingDue,
+            () = until(self.statements.due()) => Event::FactsDue,
             () = until(Some(self.measuring.due)) => Event::MeasurementDue(output_bytes),
-            () = self.activity.next_activity(), if self.stall.is_stalled() => Event::AgentActive,
+            () = self.silence.next_sign() => Event::AgentActive,
             exited = guard_exit(self.guard.as_ref()) => match exited {
                 Ok(()) => Event::GuardLost,
                 Err(error) => Event::GuardUnwatched(error),
@@ -340,24 +293,23 @@ impl Attempt {
                     .unwrap_or_default();
                 steps.into_iter().for_each(|step| self.perform_step(step));
             }
-            Event::FinishDue => match self.finish {
-                Finish::Closed { .. } => {
-                    self.worker.ask_to_end();
-                    self.finish = Finish::Asked {
-                        kill_at: Instant::now() + FINISH_KILL,
-                    };
+            Event::FinishDue => {
+                if !self.ask_to_exit() {
+                    return ControlFlow::Break(());
                 }
-                Finish::Working | Finish::Asked { .. } => return ControlFlow::Break(()),
-            },
+            }
             Event::StallDue => self.check_for_stall(),
-            Event::RetriesDue => self.report_retries(),
-            Event::FactsDue => self.report_due_facts(),
+            Event::RetryingDue => {
+                let fact = self.statements.take_retrying(Instant::now());
+                self.journal.record_all(fact);
+            }
+            Event::FactsDue => {
+                let facts = self.statements.take_due(Instant::now());
+                self.journal.record_all(facts);
+            }
             Event::MeasurementDue(output_bytes) => self.measure(output_bytes),
             Event::AgentActive => {
-                if self
-                    .stall
-                    .note_sign(self.activity.silent_since(), Instant::now())
-                {
+                if self.silence.note_sign(Instant::now()) {
                     self.journal.record(FactKind::ActiveAgain {});
                 }
             }
@@ -385,9 +337,8 @@ impl Attempt {
                 None => return ControlFlow::Break(()),
             },
             Event::OutputGrew(total_bytes) => {
-                self.journal.record(FactKind::Output { total_bytes });
-                self.reported_bytes = total_bytes;
-                self.output_pace.restart(Instant::now());
+                let fact = self.reported_output.report(total_bytes, Instant::now());
+                self.journal.record(fact);
             }
         }
         ControlFlow::Continue(())

@@ -11,6 +11,7 @@ use std::time::Instant;
 #[derive(Debug)]
 pub(super) struct Measuring {
     meter: Meter,
+    began: Instant,
     /// The accounts of processes reaped before the agent started.
     before: ReapedUse,
     pub(super) due: Instant,
@@ -24,6 +25,7 @@ impl Measuring {
         Self {
             due: now + meter.next_after(),
             meter,
+            began: now,
             before: usage::reaped(),
             memory_bytes_max,
         }
@@ -52,7 +54,8 @@ impl Attempt {
         found.cpu_ms = found
             .cpu_ms
             .saturating_add(reaped.cpu_ms.saturating_sub(self.measuring.before.cpu_ms));
-        let at_ms = self.began_ms();
+        let at_ms = self.measuring.began.elapsed().as_millis();
+        let at_ms = i64::try_from(at_ms).unwrap_or(i64::MAX);
         if let Some(known) = self.measuring.meter.measure(found, at_ms) {
             self.journal.record(FactKind::Resources(known.into()));
         }

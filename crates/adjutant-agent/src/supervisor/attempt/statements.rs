@@ -1,20 +1,14 @@
-//! Records the facts of an attempt: signals, stalls, failing retries, denied writes, and the CLI's
-//! own sub-agents.
+//! What an agent's output has stated: signals, failing retries, usage, denied writes, and the CLI's
+//! own sub-agents. Returns the facts about it to record. `now` is an argument.
 
-use super::Attempt;
-use crate::harness::dialogue::Dialogue;
-use crate::harness::step::Step;
-use crate::protocol::{FactKind, FoundText, SubagentsText};
+use super::throttled::Throttled;
+use crate::protocol::{FactKind, FoundText, SubagentsText, UsageText};
 use crate::signal::FoundSignal;
-use crate::supervisor::output::OutputEvent;
-use crate::supervisor::stop::Stop;
 use crate::view::SubagentView;
-use adjutant_core::condition::Retrying;
+use adjutant_core::Cause;
+use adjutant_core::condition::{Retries, Retrying};
 use adjutant_core::signal::SignalKind;
 use adjutant_core::subagent::Subagent;
-use adjutant_core::units::duration;
-use adjutant_stream::reader::StreamUpdate;
-use adjutant_stream::rules::Usage;
 use std::time::{Duration, Instant};
 
 /// Maximum number of signals of one attempt that have an effect.
@@ -23,189 +17,167 @@ pub(super) const SIGNALS_MAX: u32 = 2_000;
 /// recorded.
 const MENTIONS_MAX: u32 = 20;
 /// Minimum interval between facts about the CLI's own sub-agents.
-pub(super) const SUBAGENTS_FACT_EVERY: Duration = Duration::from_secs(2);
+const SUBAGENTS_FACT_EVERY: Duration = Duration::from_secs(2);
 /// Delay of facts about usage.
-pub(super) const USAGE_FACT_EVERY: Duration = Duration::from_secs(2);
+const USAGE_FACT_EVERY: Duration = Duration::from_secs(2);
 /// Minimum interval between facts about denied writes, apart from the one at the end.
-pub(super) const DENIED_WRITES_FACT_EVERY: Duration = Duration::from_secs(60);
+const DENIED_WRITES_FACT_EVERY: Duration = Duration::from_secs(60);
 
-impl Attempt {
-    pub(super) fn apply_output(&mut self, event: OutputEvent) {
-        match event {
-            OutputEvent::Signal(found) => self.report_signal(found),
-            OutputEvent::WriteDenied(line) => {
-                self.denied_writes += 1;
-                self.denied_write.put(FactKind::WriteDenied {
-                    times: self.denied_writes,
-                    line,
-                });
-                // What comes within the interval is in the next such fact, or in the last one.
-                if let Some(fact) = self.denied_write.take_due(Instant::now()) {
-                    self.journal.record(fact);
-                }
-            }
-            OutputEvent::Stream(StreamUpdate::Session(session)) => {
-                self.journal.record(FactKind::Session { session })
-            }
-            OutputEvent::Stream(StreamUpdate::Retry {
-                error: words,
-                cause,
-            }) => {
-                let cause = cause.unwrap_or_else(|| self.ending.cause_of(&words));
-                self.retries.note_failed_try(cause, &words, self.began_ms());
-            }
-            OutputEvent::Stream(StreamUpdate::Subagents(all, more)) => {
-                let text = |Subagent {
-                                id: _,
-                                kind,
-                                about,
-                                state,
-                                tokens,
-                            }| SubagentView {
-                    kind,
-                    about,
-                    state,
-                    tokens,
-                };
-                self.subagents.put(FactKind::Subagents(SubagentsText {
-                    all: all.into_iter().map(text).collect(),
-                    more,
-                }));
-            }
-            OutputEvent::Stream(StreamUpdate::Usage(usage)) => self.note_usage(&usage),
-            OutputEvent::Stream(StreamUpdate::Progress) => {
-                if self.retries.note_progress() {
-                    self.journal.record(FactKind::Recovered {});
-                }
-            }
-            OutputEvent::Stream(StreamUpdate::ModelText) => {
-                if let Some(dialogue) = &mut self.dialogue {
-                    dialogue.note_model_text();
-                }
-            }
-            OutputEvent::Stream(StreamUpdate::DialogueLine(line)) => {
-                let steps = self
-                    .dialogue
-                    .as_mut()
-                    .map(|dialogue| dialogue.receive(&line))
-                    .unwrap_or_default();
-                steps.into_iter().for_each(|step| self.perform_step(step));
-            }
+/// The statements so far, and the facts that wait until they may be recorded.
+#[derive(Debug)]
+pub(super) struct Statements {
+    /// The number of signals.
+    signals: u32,
+    /// The number of lines with a marker that are no signals.
+    mentions: u32,
+    retries: Retries,
+    /// The start of the times of `retries`.
+    began: Instant,
+    /// The CLI's own sub-agents.
+    subagents: Throttled<FactKind>,
+    usage: Throttled<FactKind>,
+    /// The number of denied writes.
+    denied_writes: u64,
+    denied_write: Throttled<FactKind>,
+}
+
+impl Statements {
+    pub(super) fn begin(now: Instant) -> Self {
+        Self {
+            signals: 0,
+            mentions: 0,
+            retries: Retries::default(),
+            began: now,
+            subagents: Throttled::new(SUBAGENTS_FACT_EVERY, now),
+            usage: Throttled::new(USAGE_FACT_EVERY, now),
+            denied_writes: 0,
+            denied_write: Throttled::new(DENIED_WRITES_FACT_EVERY, now),
         }
     }
 
-    /// Records a signal. Beyond [`SIGNALS_MAX`], signals are only in the log.
-    pub(super) fn report_signal(&mut self, found: FoundSignal) {
-        if matches!(found, FoundSignal::Mention { .. }) {
+    /// Returns the number of signals.
+    pub(super) fn signals(&self) -> u32 {
+        self.signals
+    }
+
+    /// Counts a signal. Beyond [`SIGNALS_MAX`], signals are only in the log.
+    pub(super) fn note_signal(&mut self, found: FoundSignal) -> Option<FactKind> {
+        let is_recorded = if matches!(found, FoundSignal::Mention { .. }) {
             self.mentions += 1;
-            if self.mentions <= MENTIONS_MAX {
-                self.journal.record(FactKind::Signal {
-                    found: text_of(found),
-                });
+            self.mentions <= MENTIONS_MAX
+        } else {
+            self.signals += 1;
+            if self.signals == SIGNALS_MAX + 1 {
+                tracing::warn!(SIGNALS_MAX, "too many signals: further ones have no effect");
             }
-            return;
-        }
-        self.signals += 1;
-        if self.signals <= SIGNALS_MAX {
-            self.journal.record(FactKind::Signal {
-                found: text_of(found),
-            });
-        } else if self.signals == SIGNALS_MAX + 1 {
-            tracing::warn!(SIGNALS_MAX, "too many signals: further ones have no effect");
-        }
+            self.signals <= SIGNALS_MAX
+        };
+        is_recorded.then(|| FactKind::Signal {
+            found: text_of(found),
+        })
     }
 
-    /// Records a stall if the agent is silent although it is expected to act.
-    pub(super) fn check_for_stall(&mut self) {
-        let is_its_turn = !self.waiting && self.stop == Stop::Not;
-        let silent_since = self.activity.silent_since().filter(|_| is_its_turn);
-        if let Some(silent) = self.stall.check(silent_since, Instant::now()) {
-            if self.dialogue.as_ref().is_some_and(Dialogue::is_opening) {
-                let why = format!(
-                    "it has not begun a session and has been silent for {}: does it speak ACP?",
-                    duration::of(silent)
-                );
-                self.perform_step(Step::Failed(why));
-            }
-            tracing::info!(
-                ?silent,
-                has_reported = self.stall.has_reported(),
-                "the agent is silent"
-            );
-            if self.ends_after_report && self.stall.has_reported() {
-                self.end_after_report(silent);
-                return;
-            }
-            self.journal.record(FactKind::Stalled {
-                silent_ms: i64::try_from(silent.as_millis()).unwrap_or(i64::MAX),
-            });
-        }
+    /// Counts a denied write. What comes within the interval is in the next such fact, or in the
+    /// last one.
+    pub(super) fn note_denied_write(&mut self, line: String, now: Instant) -> Option<FactKind> {
+        self.denied_writes += 1;
+        self.denied_write.put(FactKind::WriteDenied {
+            times: self.denied_writes,
+            line,
+        });
+        self.denied_write.take_due(now)
     }
 
-    pub(super) fn retries_due(&self) -> Option<Instant> {
-        let due_ms = self.retries.due_ms().filter(|_| !self.stop.is_asked())?;
+    /// Counts a failed call that the CLI repeats.
+    pub(super) fn note_failed_try(&mut self, cause: Cause, words: &str, now: Instant) {
+        self.retries
+            .note_failed_try(cause, words, ms_between(self.began, now));
+    }
+
+    /// Records that the model or a tool has responded.
+    pub(super) fn note_progress(&mut self) -> Option<FactKind> {
+        self.retries
+            .note_progress()
+            .then_some(FactKind::Recovered {})
+    }
+
+    /// Returns when [`Self::take_retrying`] is due.
+    pub(super) fn retrying_due(&self) -> Option<Instant> {
+        let due_ms = self.retries.due_ms()?;
         Some(self.began + Duration::from_millis(u64::try_from(due_ms).unwrap_or(0)))
     }
 
-    /// Records that the CLI repeats a failing call.
-    pub(super) fn report_retries(&mut self) {
-        if let Some(Retrying {
+    /// Returns the fact that the CLI repeats a failing call, if it is due.
+    pub(super) fn take_retrying(&mut self, now: Instant) -> Option<FactKind> {
+        let Retrying {
             cause,
             for_ms,
             tries,
             words,
-        }) = self.retries.due_statement(self.began_ms())
-        {
-            tracing::info!(cause = cause.word(), tries, "the agent's CLI retries");
-            self.journal.record(FactKind::Retrying {
-                cause: cause.word().to_owned(),
-                words,
-                tries,
-                for_ms,
-            });
-        }
+        } = self.retries.due_statement(ms_between(self.began, now))?;
+        tracing::info!(cause = cause.word(), tries, "the agent's CLI retries");
+        Some(FactKind::Retrying {
+            cause: cause.word().to_owned(),
+            words,
+            tries,
+            for_ms,
+        })
     }
 
-    pub(super) fn began_ms(&self) -> i64 {
-        i64::try_from(self.began.elapsed().as_millis()).unwrap_or(i64::MAX)
+    /// Keeps the CLI's own sub-agents until they are recorded. `more`: the number of those that are
+    /// not listed.
+    pub(super) fn note_subagents(&mut self, all: Vec<Subagent>, more: u64) {
+        let text = |Subagent {
+                        id: _,
+                        kind,
+                        about,
+                        state,
+                        tokens,
+                    }| SubagentView {
+            kind,
+            about,
+            state,
+            tokens,
+        };
+        self.subagents.put(FactKind::Subagents(SubagentsText {
+            all: all.into_iter().map(text).collect(),
+            more,
+        }));
     }
 
     /// Keeps the usage so far until it is recorded. If the agent exits meanwhile, it is known to
     /// have finished.
-    fn note_usage(&mut self, usage: &Usage) {
-        self.check_gate_use(usage);
-        let Some(text) = self.ending.usage_so_far(usage) else {
-            return;
-        };
-        self.usage
-            .put_delayed(FactKind::Usage(text), Instant::now());
+    pub(super) fn note_usage(&mut self, usage: UsageText, now: Instant) {
+        self.usage.put_delayed(FactKind::Usage(usage), now);
     }
 
-    /// Records the usage so far, due or not.
-    pub(super) fn record_usage(&mut self) {
-        if let Some(fact) = self.usage.take(Instant::now()) {
-            self.journal.record(fact);
-        }
+    /// Takes the usage so far, due or not.
+    pub(super) fn take_usage(&mut self, now: Instant) -> Option<FactKind> {
+        self.usage.take(now)
     }
 
-    /// Records the facts about the CLI's own sub-agents and about usage that are due.
-    pub(super) fn report_due_facts(&mut self) {
-        let now = Instant::now();
+    /// Returns when [`Self::take_due`] has facts.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let due = self.subagents.due().into_iter().chain(self.usage.due());
+        due.min()
+    }
+
+    /// Takes the facts about the CLI's own sub-agents and about usage that are due.
+    pub(super) fn take_due(&mut self, now: Instant) -> impl Iterator<Item = FactKind> + use<> {
         let due = [self.subagents.take_due(now), self.usage.take_due(now)];
-        due.into_iter()
-            .flatten()
-            .for_each(|fact| self.journal.record(fact));
+        due.into_iter().flatten()
     }
 
-    /// Records the latest sub-agents and denied writes before the attempt's last fact, which has
-    /// the usage.
-    pub(super) fn report_last_facts(&mut self) {
-        let now = Instant::now();
+    /// Takes the latest sub-agents and denied writes before the attempt's last fact, which has the
+    /// usage.
+    pub(super) fn take_last(&mut self, now: Instant) -> impl Iterator<Item = FactKind> + use<> {
         let last = [self.subagents.take(now), self.denied_write.take(now)];
-        last.into_iter()
-            .flatten()
-            .for_each(|fact| self.journal.record(fact));
+        last.into_iter().flatten()
     }
+}
+
+fn ms_between(from: Instant, to: Instant) -> i64 {
+    i64::try_from(to.saturating_duration_since(from).as_millis()).unwrap_or(i64::MAX)
 }
 
 fn text_of(found: FoundSignal) -> FoundText {
@@ -229,5 +201,43 @@ fn text_of(found: FoundSignal) -> FoundText {
             tag: tag(kind),
             line,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn signal() -> FoundSignal {
+        FoundSignal::Json {
+            text: "{}".to_owned(),
+        }
+    }
+
+    #[test]
+    fn signals_beyond_the_maximum_are_counted_and_not_recorded() {
+        let mut statements = Statements::begin(Instant::now());
+        let recorded = (0..SIGNALS_MAX + 5)
+            .filter_map(|_| statements.note_signal(signal()))
+            .count();
+        assert_eq!(u32::try_from(recorded), Ok(SIGNALS_MAX));
+        assert_eq!(statements.signals(), SIGNALS_MAX + 5);
+    }
+
+    #[test]
+    fn denied_writes_within_the_interval_are_in_the_last_fact() {
+        let now = Instant::now();
+        let mut statements = Statements::begin(now);
+        let mut deny = |line: &str| statements.note_denied_write(line.to_owned(), now);
+        assert!(matches!(
+            deny("first"),
+            Some(FactKind::WriteDenied { times: 1, .. })
+        ));
+        assert!(deny("second").is_none() && deny("third").is_none());
+        let last: Vec<FactKind> = statements.take_last(now).collect();
+        assert!(
+            matches!(&last[..], [FactKind::WriteDenied { times: 3, line }] if line == "third"),
+            "{last:?}"
+        );
     }
 }

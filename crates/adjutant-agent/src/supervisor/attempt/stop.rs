@@ -11,12 +11,7 @@ impl Attempt {
     pub(super) fn follow(&mut self, orders: Orders) {
         let now = Instant::now();
         self.clock.set_waiting(orders.waiting, now);
-        if std::mem::replace(&mut self.waiting, orders.waiting) {
-            // From here on the agent is expected to act again.
-            self.activity.record();
-        }
-        self.stall
-            .set_reported(orders.reported, self.activity.silent_since(), now);
+        self.silence.follow(&orders, now);
         self.deliver(&orders.messages);
         let Some(reason) = orders.stop else { return };
         let known = StopReason::from_word(&reason);

@@ -5,7 +5,7 @@ use crate::cli::exit::{Exit, cli_codes};
 use crate::cli::out::{CommandResult, Failure, fail, fail_hint};
 use crate::cli::style::Style;
 use crate::config::Home;
-use crate::hub_client::Client;
+use crate::hub_client::{Client, unresponsive_hub, wait_for_hub};
 use crate::process::{lock, watch};
 use crate::text;
 use crate::view::{GetHub, HubView, StopHub, codes};
@@ -120,7 +120,7 @@ pub(crate) async fn stop_hub(home: &Home) -> Result<Stopped, Failure> {
             Err(error) if error.code == codes::UNREACHABLE => error,
             Err(error) => return Err(error.into()),
         };
-        if let Some(hanging) = Client::unresponsive_hub(home).await {
+        if let Some(hanging) = unresponsive_hub(home).await {
             return Err(hanging.into());
         }
         let Some(holder) = lock::holder_pid(&home.dir, &path).map_err(unreadable)? else {
@@ -131,7 +131,7 @@ pub(crate) async fn stop_hub(home: &Home) -> Result<Stopped, Failure> {
         // A hub that starts, or that begins to lead, has no socket for a moment.
         tokio::select! {
             released = watch::released(&home.dir, &path) => return released.map(|()| Stopped::Ended { pid }).map_err(unreadable),
-            () = Client::until_hub_listens(home) => {}
+            () = wait_for_hub(home) => {}
             () = tokio::time::sleep_until(deadline) => return Err(error.into()),
         }
     };

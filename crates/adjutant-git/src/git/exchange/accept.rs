@@ -9,7 +9,7 @@
 use super::pack::{PACK_MAX, commits_among, pack};
 use super::{RunRefs, carried_refs, is_object_id};
 use crate::failpoint::failpoint;
-use crate::git::scratch::quote_path;
+use crate::git::paths::quote_path;
 use crate::git::{GitError, Scratch};
 use adjutant_core::RunId;
 use std::collections::{BTreeMap, BTreeSet};

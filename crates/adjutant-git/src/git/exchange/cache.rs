@@ -2,6 +2,7 @@
 
 use crate::files;
 use crate::git::call::Git;
+use crate::git::config_text::quote;
 use crate::git::{GitError, Repo};
 use std::collections::BTreeSet;
 use std::fs;
@@ -92,10 +93,7 @@ pub async fn make_cache(
                 .bytes()
                 .all(|byte| byte.is_ascii_alphanumeric() || byte == b'.')
         {
-            config.push_str(&format!(
-                "[{section}]\n\t{key} = {}\n",
-                super::super::workspace::quote(value)
-            ));
+            config.push_str(&format!("[{section}]\n\t{key} = {}\n", quote(value)));
         }
     }
     let shallow = dir.join("shallow");

@@ -2,9 +2,8 @@
 
 use super::changes::LeftOut;
 use crate::git::call::error_text;
-use crate::git::copied::pattern_of;
-use crate::git::line_ends::nul_terminated;
-use crate::git::scratch::copy_index;
+use crate::git::index_file::copy_index;
+use crate::git::paths::{nul_terminated, pattern_of};
 use crate::git::{GitError, Scratch};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;

@@ -7,8 +7,10 @@ use super::listing::{
     paths_of,
 };
 use crate::git::call::Call;
-use crate::git::contents::{Contents, is_attributes};
-use crate::git::line_ends::{TextFiles, nul_terminated};
+use crate::git::contents::is_attributes;
+use crate::git::line_ends::TextFiles;
+use crate::git::paths::nul_terminated;
+use crate::git::scratch::Contents;
 use crate::git::{GitError, Scratch};
 use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsStr;

@@ -3,8 +3,8 @@
 use super::Update;
 use crate::git::call::error_text;
 use crate::git::diff::DiffEntry;
+use crate::git::paths::lossy;
 use crate::git::refusal::MergeRefusal;
-use crate::git::restore::lossy;
 use crate::git::{GitError, Repo, Scratch};
 use std::collections::HashSet;
 use std::os::unix::ffi::OsStrExt;
@@ -68,7 +68,7 @@ impl Scratch {
         let dirty = staged
             .split(|byte| *byte == 0)
             .filter(|path| changed.contains(path));
-        MergeRefusal::files(MergeRefusal::Dirty, dirty.map(lossy))
+        Ok(MergeRefusal::files(MergeRefusal::Dirty, dirty.map(lossy))?)
     }
 
     /// Returns the listed files whose content in the tree differs from their older state in `from`.

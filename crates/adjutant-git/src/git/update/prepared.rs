@@ -4,11 +4,12 @@ use super::Update;
 use super::lock::{lock, move_ref, replace_index, unlock};
 use super::recovery::roll_back;
 use crate::failpoint::failpoint;
-use crate::git::diff::DiffEntry;
+use crate::git::diff::{DiffEntry, GITLINK};
+use crate::git::index_file::IndexStamp;
+use crate::git::paths::{as_path, lossy};
 use crate::git::refusal::MergeRefusal;
-use crate::git::restore::{GITLINK, Restore, Stamps, in_the_way, lossy};
-use crate::git::scratch::IndexStamp;
-use crate::git::work_tree::{as_path, parts};
+use crate::git::restore::{Restore, Stamps, in_the_way};
+use crate::git::work_tree::parts;
 use crate::git::{GitError, Head, Repo, Scratch};
 use std::collections::{BTreeSet, HashSet};
 
@@ -230,10 +231,10 @@ async fn refuse_names(
         .map(folded)
         .filter(|path| !seen.insert(path.clone()))
         .collect();
-    MergeRefusal::files(
+    Ok(MergeRefusal::files(
         MergeRefusal::Names,
         added()
             .filter(|listed| twice.contains(&folded(&listed.path)))
             .map(|listed| lossy(&listed.path)),
-    )
+    )?)
 }

@@ -2,10 +2,10 @@
 
 use super::lock::{has_moved_ref, inode_of, lock, move_ref, replace_index, unlock};
 use super::{RecoveryOutcome, Update};
-use crate::git::diff::DiffEntry;
+use crate::git::diff::{DiffEntry, GITLINK};
+use crate::git::paths::as_path;
 use crate::git::refusal::MergeRefusal;
-use crate::git::restore::{GITLINK, Restore, Stamps, settle_strays};
-use crate::git::work_tree::as_path;
+use crate::git::restore::{Restore, Stamps, settle_strays};
 use crate::git::{GitError, Repo, Scratch};
 use std::collections::HashSet;
 use std::path::Path;

@@ -2,6 +2,7 @@
 //! Adjutant.
 
 use super::{NewWorkTree, NewWorkspace, copy_info};
+use crate::git::config_text::quote;
 use crate::git::{GitError, Repo};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -173,25 +174,4 @@ async fn configuration(
         }
     }
     Ok(text)
-}
-
-/// Quotes a value for a configuration file.
-pub(in crate::git) fn quote(value: &str) -> String {
-    let escaped = value
-        .replace('\\', "\\\\")
-        .replace('"', "\\\"")
-        .replace('\n', "\\n")
-        .replace('\t', "\\t");
-    format!("\"{escaped}\"")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn values_are_quoted_for_a_configuration() {
-        assert_eq!(quote("/a b/\"c\"\\d;#"), "\"/a b/\\\"c\\\"\\\\d;#\"");
-        assert_eq!(quote("x\n[core]"), "\"x\\n[core]\"");
-    }
 }

@@ -8,7 +8,8 @@
 use super::{NewWorkTree, NewWorkspace};
 use crate::files;
 use crate::git::GitError;
-use crate::git::copied::{CopiedFiles, NotCopied, pattern_of, record_of};
+use crate::git::copied::{CopiedFiles, NotCopied, record_of};
+use crate::git::paths::pattern_of;
 use adjutant_core::Isolation;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Read, Write};

@@ -13,11 +13,9 @@ mod clone;
 mod copy;
 mod worktree;
 
-pub(super) use clone::quote;
-
 use super::call::Call;
+use super::index_file::save_index;
 use super::repo::is_regular;
-use super::scratch::save_index;
 use super::whole::{is_made, is_whole, mark_unsynced};
 use super::{Continued, GitError, Repo, own_refs, pin_base};
 use crate::failpoint::failpoint;

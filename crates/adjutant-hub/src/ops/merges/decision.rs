@@ -343,7 +343,7 @@ async fn refuse_copies(facts: &MergeFacts, own_head: Option<&String>) -> Result<
         .scratch
         .committed_copies(&spec.copy, base, std::slice::from_ref(own_head))
         .await?;
-    MergeRefusal::files(MergeRefusal::Copies, copies)
+    Ok(MergeRefusal::files(MergeRefusal::Copies, copies)?)
 }
 
 /// Returns what the commits of a merge are made of.

@@ -389,10 +389,9 @@ fn child_pool(config: &Config, agent: &AgentName, of_parent: &str) -> PoolName {
     let of_parent = PoolName::parse(of_parent)
         .ok()
         .filter(|pool| config.pools.contains_key(pool));
-    config
-        .agent_pools
-        .get(agent)
-        .cloned()
+    let of_agent = config.agents.get(agent);
+    of_agent
+        .and_then(|entry| entry.pool.clone())
         .or(of_parent)
         .unwrap_or_default()
 }

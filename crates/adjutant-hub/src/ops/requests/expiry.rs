@@ -12,7 +12,7 @@ impl Ops {
                 .saturating_mul(1000),
             None => self
                 .config()
-                .map_or(limits::EXPIRY_MS_DEFAULT, |config| config.expiry_ms),
+                .map_or(limits::EXPIRY_MS_DEFAULT, |config| config.times.expiry_ms),
         }
     }
 

@@ -466,7 +466,7 @@ impl<'a> LaunchCheck<'a> {
             config,
             now: Instant::now(),
             began: sessions.began(),
-            lease: Lease::from_ms(u64::try_from(config.runner_lease_ms).unwrap_or(0)),
+            lease: Lease::from_ms(u64::try_from(config.times.runner_lease_ms).unwrap_or(0)),
             busy: hosted
                 .iter()
                 .map(|attempt| token_of(&attempt.host))

@@ -122,7 +122,7 @@ impl Ops {
         }
         let config = self.config_or_builtin();
         let pools = served_pools(&config, pools, &labels)?;
-        let lease_ms = u64::try_from(config.runner_lease_ms).unwrap_or(0);
+        let lease_ms = u64::try_from(config.times.runner_lease_ms).unwrap_or(0);
         let (host, id) = (
             format!("{token}/{home_id}"),
             crate::hub_client::random_hex::<16>(),
@@ -333,7 +333,7 @@ impl Ops {
             return Ok(Vec::new());
         }
         let config = self.config_or_builtin();
-        let lease_ms = config.runner_lease_ms;
+        let lease_ms = config.times.runner_lease_ms;
         let admission = |load| Admission {
             limits: config.pressure,
             load,

@@ -88,7 +88,7 @@ impl<'a> ConfigListing<'a> {
             .config
             .agents
             .iter()
-            .partition(|(name, entry)| has_settings(self.config, name, entry));
+            .partition(|(_, entry)| has_settings(entry));
         if !plain.is_empty() {
             let names: Vec<&str> = plain.iter().map(|(name, _)| name.as_str()).collect();
             let line = format!(
@@ -108,7 +108,7 @@ impl<'a> ConfigListing<'a> {
             "\n[agents.{name}]   # {}",
             text::line(&entry.source)
         ))?;
-        if let Some(pool) = self.config.agent_pools.get(name) {
+        if let Some(pool) = &entry.pool {
             self.setting("pool", &format!("\"{pool}\""))?;
         }
         for (field, value) in settings(entry) {
@@ -152,8 +152,8 @@ impl<'a> ConfigListing<'a> {
 }
 
 /// Returns whether an agent has settings that are not those of its preset.
-fn has_settings(config: &Config, name: &AgentName, entry: &AgentEntry) -> bool {
-    entry.source != BUILT_IN || config.agent_pools.contains_key(name)
+fn has_settings(entry: &AgentEntry) -> bool {
+    entry.source != BUILT_IN || entry.pool.is_some()
 }
 
 /// Returns the settings outside of tables, with their values in the syntax of the file. An optional
@@ -166,7 +166,10 @@ fn general(config: &Config) -> Vec<(&'static str, String)> {
     let http = &config.http;
     let fields = [
         ("live_runs_max", Some(config.live_runs_max.to_string())),
-        ("idle_exit", Some(optional_length(config.idle_exit_ms))),
+        (
+            "idle_exit",
+            Some(optional_length(config.times.idle_exit_ms)),
+        ),
         (
             "listen",
             config.listen.map(|address| quoted(address.to_string())),
@@ -191,15 +194,15 @@ fn general(config: &Config) -> Vec<(&'static str, String)> {
                 .as_ref()
                 .map(|address| quoted(address.to_string())),
         ),
-        ("runner_lease", Some(length(config.runner_lease_ms))),
-        ("expiry", Some(length(config.expiry_ms))),
+        ("runner_lease", Some(length(config.times.runner_lease_ms))),
+        ("expiry", Some(length(config.times.expiry_ms))),
         (
             "stopped_retention",
-            Some(length(config.stopped_retention_ms)),
+            Some(length(config.times.stopped_retention_ms)),
         ),
         (
             "finished_retention",
-            Some(optional_length(config.finished_retention_ms)),
+            Some(optional_length(config.times.finished_retention_ms)),
         ),
         ("log_bytes_max", Some(config.log_bytes_max.to_string())),
         (
@@ -272,8 +275,8 @@ mod tests {
     #[test]
     fn absent_times_are_written_as_never() {
         let mut config = Config::builtin(&Home { dir: "/h".into() });
-        config.idle_exit_ms = None;
-        config.finished_retention_ms = Some(90_000);
+        config.times.idle_exit_ms = None;
+        config.times.finished_retention_ms = Some(90_000);
         assert_eq!(value(&config, "idle_exit").as_deref(), Some("\"never\""));
         assert_eq!(
             value(&config, "finished_retention").as_deref(),

@@ -5,7 +5,7 @@ use super::launchers;
 use crate::cli::age;
 use crate::cli::context::{Context, now};
 use crate::config::{Config, Home, dispatch_env};
-use crate::hub_client::{Client, VERSION};
+use crate::hub_client::{VERSION, unresponsive_hub};
 use crate::text;
 use crate::view::{
     AgentList, AgentView, CheckLogStore, ErrorView, GetHub, HubView, ListAgents, ListPolicies,
@@ -19,7 +19,7 @@ const CLOCK_AHEAD_S_MAX: i64 = 60;
 
 /// Runs the checks. If the hub does not answer, there is only one.
 pub(super) async fn check(cx: &Context) -> Vec<Check> {
-    if let Some(error) = Client::unresponsive_hub(&cx.home).await {
+    if let Some(error) = unresponsive_hub(&cx.home).await {
         return vec![broken("hub", error.message, error.hint.unwrap_or_default())];
     }
     let began = Instant::now();
