@@ -3,7 +3,7 @@
 use super::chats::shown_entry;
 use super::{Caller, OpError, Ops, render};
 use crate::clock::{self, rfc3339};
-use crate::config::{Target, Webhook};
+use crate::config::{Home, Target, Webhook};
 use crate::store::{
     Connection, Delivery, OutboxState, StoreError, chat_by_id, entry_by_id, has_deliveries,
     next_delivery, outbox, request_by_id, run_by_id,
@@ -69,7 +69,7 @@ impl Ops {
             Target::Signed { .. } => {
                 let payload = self
                     .store
-                    .read(|connection| self.payload(connection, delivery))?;
+                    .read(|connection| payload(connection, &self.home, delivery))?;
                 let timestamp_s = clock::now().0.div_euclid(1000);
                 Ok(Some(Outgoing::Event(Message {
                     id: delivery.id.clone(),
@@ -78,45 +78,6 @@ impl Ops {
                 })))
             }
         }
-    }
-
-    fn payload(&self, connection: &Connection, delivery: &Delivery) -> Result<Value, StoreError> {
-        let Delivery {
-            no: _,
-            id: _,
-            kind,
-            at,
-            run,
-            request,
-            entry,
-            by,
-            text,
-            next_at: _,
-        } = delivery;
-        let mut data = json!({"by": by, "text": text});
-        if let Some(id) = run {
-            data["run_id"] = json!(id.to_string());
-            if let Some(run) = run_by_id(connection, *id)? {
-                data["run"] = json!(render::run(connection, &self.home, &run)?);
-            }
-        }
-        if let Some(request) = request
-            .map(|id| request_by_id(connection, id))
-            .transpose()?
-            .flatten()
-        {
-            data["request"] = json!(render::request(&request));
-        }
-        if let Some(entry) = entry
-            .map(|id| entry_by_id(connection, id))
-            .transpose()?
-            .flatten()
-        {
-            data["text"] = json!(entry.text.lines().next().unwrap_or_default());
-            data["message"] = json!(shown_entry(&entry));
-            data["chat_title"] = json!(chat_by_id(connection, entry.chat)?.map(|chat| chat.title));
-        }
-        Ok(json!({"type": kind, "timestamp": rfc3339(*at), "data": data}))
     }
 
     /// Records the result of a delivery. `problem`: why it has failed.
@@ -244,6 +205,50 @@ impl Ops {
             }
         })
     }
+}
+
+/// Returns what a delivery says, from the current state.
+fn payload(
+    connection: &Connection,
+    home: &Home,
+    delivery: &Delivery,
+) -> Result<Value, StoreError> {
+    let Delivery {
+        no: _,
+        id: _,
+        kind,
+        at,
+        run,
+        request,
+        entry,
+        by,
+        text,
+        next_at: _,
+    } = delivery;
+    let mut data = json!({"by": by, "text": text});
+    if let Some(id) = run {
+        data["run_id"] = json!(id.to_string());
+        if let Some(run) = run_by_id(connection, *id)? {
+            data["run"] = json!(render::run(connection, home, &run)?);
+        }
+    }
+    if let Some(request) = request
+        .map(|id| request_by_id(connection, id))
+        .transpose()?
+        .flatten()
+    {
+        data["request"] = json!(render::request(&request));
+    }
+    if let Some(entry) = entry
+        .map(|id| entry_by_id(connection, id))
+        .transpose()?
+        .flatten()
+    {
+        data["text"] = json!(entry.text.lines().next().unwrap_or_default());
+        data["message"] = json!(shown_entry(&entry));
+        data["chat_title"] = json!(chat_by_id(connection, entry.chat)?.map(|chat| chat.title));
+    }
+    Ok(json!({"type": kind, "timestamp": rfc3339(*at), "data": data}))
 }
 
 /// Resolves a webhook by its address or a unique prefix of it.

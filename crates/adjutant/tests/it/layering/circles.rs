@@ -56,11 +56,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
     ),
     ("adjutant-hub", "ops", &["chats", "runs"]),
     (
-        "adjutant-hub",
-        "ops",
-        &["answer_links", "notices", "webhooks"],
-    ),
-    (
         "adjutant-store",
         "store",
         &[
