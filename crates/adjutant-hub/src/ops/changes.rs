@@ -9,7 +9,7 @@ use crate::git::{
 use crate::protocol::AttemptEvidence;
 use crate::store::{Run, Workspace, workspace_around, workspace_of};
 use crate::view::SnapshotView;
-use adjutant_core::snapshot::SnapshotCause;
+use adjutant_core::snapshot::{SnapshotCause, TreeWork};
 use adjutant_core::{Denied, RunId, Time};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -148,6 +148,27 @@ impl Ops {
             tracing::error!(%error, run = %run.id, "cannot record that a snapshot failed");
         }
         None
+    }
+
+    /// Schedules a comparison of the newest snapshot of an isolated run with those of its siblings.
+    pub(super) async fn compare_later(
+        &self,
+        run: &Run,
+        taken: &TakenSnapshot,
+    ) -> Result<(), OpError> {
+        let id = run.id;
+        if !taken.is_new
+            || self
+                .store
+                .read(|connection| workspace_of(connection, id))?
+                .is_none()
+        {
+            return Ok(());
+        }
+        Ok(self
+            .store
+            .write(move |tx| tx.add_tree_work(id, TreeWork::Compare))
+            .await?)
     }
 
     /// Lists what an attempt has changed from its start up to a snapshot. `made`: the agent's

@@ -3,7 +3,7 @@
 
 use super::conflicts::SIBLINGS_MAX;
 use super::{OpError, Ops};
-use crate::git::{GitError, Scratch, TakenSnapshot};
+use crate::git::{GitError, Scratch};
 use crate::store::{
     DueTreeWork, Run, StoreError, attempt_row, due_tree_work, run_by_id, siblings_of, workspace_of,
 };
@@ -180,27 +180,6 @@ impl Ops {
                 }
                 Ok(())
             })
-            .await?)
-    }
-
-    /// Schedules a comparison of the newest snapshot of an isolated run with those of its siblings.
-    pub(super) async fn compare_later(
-        &self,
-        run: &Run,
-        taken: &TakenSnapshot,
-    ) -> Result<(), OpError> {
-        let id = run.id;
-        if !taken.is_new
-            || self
-                .store
-                .read(|connection| workspace_of(connection, id))?
-                .is_none()
-        {
-            return Ok(());
-        }
-        Ok(self
-            .store
-            .write(move |tx| tx.add_tree_work(id, TreeWork::Compare))
             .await?)
     }
 

@@ -49,11 +49,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
             "runners",
         ],
     ),
-    (
-        "adjutant-hub",
-        "ops",
-        &["changes", "conflicts", "tree_work"],
-    ),
     ("adjutant-hub", "ops", &["chats", "runs"]),
     (
         "adjutant-store",
