@@ -5,6 +5,7 @@ mod answer_links;
 mod attempts;
 mod attention;
 mod budgets;
+mod caller;
 mod changes;
 mod chats;
 mod checks;
@@ -58,6 +59,7 @@ pub use agents::agents_of;
 pub use answer_links::AnswerLink;
 pub(crate) use answer_links::{LINK_PATH, LinkAnswer, LinkedRequest};
 pub use attempts::{AttemptId, Launch};
+pub use caller::Caller;
 pub use error::OpError;
 pub(crate) use error::http_status;
 pub(crate) use log_store::{
@@ -75,7 +77,7 @@ pub(crate) use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
 use crate::config::{Config, ConfigError, Home, LogStoreAddress, Prices, Stamp};
 use crate::named_locks::NamedLocks;
 use crate::ops::policy_changes::PolicyFile;
-use crate::store::{Connection, Key, Store, StoreError, Topic, Tx, run_by_id};
+use crate::store::{Connection, Store, StoreError, Topic, Tx, run_by_id};
 use adjutant_core::pressure::MachineLoad;
 use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::run::Retention;
@@ -86,23 +88,6 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// The caller of a use case, and its idempotency key.
-#[derive(Debug, Clone)]
-pub struct Caller {
-    pub who: Principal,
-    pub key: Option<Key>,
-}
-
-impl Caller {
-    /// Returns the caller of one step of the call, which is made once, like the call.
-    fn of_step(&self, name: &str) -> Self {
-        Self {
-            who: self.who.clone(),
-            key: self.key.as_ref().map(|key| key.for_step(name)),
-        }
-    }
-}
 
 /// Settings for runs, read when a transaction begins.
 #[derive(Debug, Clone)]

@@ -208,11 +208,7 @@ impl Ops {
 }
 
 /// Returns what a delivery says, from the current state.
-fn payload(
-    connection: &Connection,
-    home: &Home,
-    delivery: &Delivery,
-) -> Result<Value, StoreError> {
+fn payload(connection: &Connection, home: &Home, delivery: &Delivery) -> Result<Value, StoreError> {
     let Delivery {
         no: _,
         id: _,

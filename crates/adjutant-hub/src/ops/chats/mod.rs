@@ -23,7 +23,7 @@ mod turns;
 mod wake;
 mod work_context;
 
-pub(super) use caller::{ChatCaller, name_of};
+pub(super) use caller::ChatCaller;
 pub(super) use followed::{followed_view, share_views, storable};
 pub(super) use mentions::mentions_for;
 pub(super) use presence::Presence;

@@ -1,6 +1,7 @@
 //! Cancelling and pausing runs, sending them messages, moving them to another client.
 
 use crate::clock;
+use crate::ops::caller::name_of;
 use crate::ops::checks::check_size;
 use crate::ops::runs::resume::resume_stopped;
 use crate::ops::{Caller, OpError, Ops, ledger, lookup, random, render};
@@ -177,7 +178,7 @@ impl Ops {
                 } else {
                     tx.run(run.root)?
                 };
-                let root = tx.adopt(&root, &owner, &crate::ops::chats::name_of(&owner), who)?;
+                let root = tx.adopt(&root, &owner, &name_of(&owner), who)?;
                 ledger::compare_adopted(tx, &root)?;
                 list.runs.push(render::run(tx.connection(), &home, &root)?);
             }

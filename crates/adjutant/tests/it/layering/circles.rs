@@ -49,7 +49,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
             "runners",
         ],
     ),
-    ("adjutant-hub", "ops", &["chats", "runs"]),
     (
         "adjutant-store",
         "store",
