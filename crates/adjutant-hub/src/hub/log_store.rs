@@ -118,7 +118,7 @@ async fn move_ended(hub: &Hub, id: AttemptId) -> Result<Moved, NotMoved> {
     if !hub.ops.has_ended_logs(id).await? {
         return Ok(Moved::No);
     }
-    match tokio::time::timeout(EXIT_MAX, attempt_over(&hub.ops.attempt_dir(id))).await {
+    match tokio::time::timeout(EXIT_MAX, attempt_over(&id.dir(hub.ops.home()))).await {
         Ok(over) => over?,
         Err(_) => return Err(NotMoved::Files("its supervisor has not exited".to_owned())),
     }

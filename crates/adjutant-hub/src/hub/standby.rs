@@ -292,7 +292,7 @@ pub(super) fn check_local_attempts(hub: &Hub) -> Result<(), NotBegun> {
     let local = hub.ops.live_attempts()?;
     match local
         .into_iter()
-        .find(|id| !hub.ops.attempt_dir(*id).0.exists())
+        .find(|id| !id.dir(hub.ops.home()).0.exists())
     {
         None => Ok(()),
         Some(id) => Err(NotBegun::Refused(HubError::LocalAttempt { run: id.run })),

@@ -147,7 +147,7 @@ pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(),
 
 /// Watches an attempt. `settling` is dropped when the attempt is settled or found to be live.
 async fn adopt_attempt(hub: Arc<Hub>, id: AttemptId, settling: oneshot::Sender<()>) {
-    let is_over = is_over(&hub.ops.attempt_dir(id)).unwrap_or_else(|error| {
+    let is_over = is_over(&id.dir(hub.ops.home())).unwrap_or_else(|error| {
         tracing::error!(attempt = %id, %error, "it cannot be determined whether an attempt is live");
         false
     });
@@ -312,7 +312,7 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
             Err(error) if files::is_shortage(&error) => {
                 tracing::error!(attempt = %id, %error, "the guard cannot be started yet");
                 tokio::time::sleep(RETRY_AFTER).await;
-                if !hub.ops.is_starting(id) {
+                if !id.is_starting(hub.ops.store()) {
                     return watch_attempt(hub, id).await;
                 }
             }
@@ -344,7 +344,7 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
 
 /// Waits until no process of an attempt is left and settles its end.
 async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
-    let dir = hub.ops.attempt_dir(id);
+    let dir = id.dir(hub.ops.home());
     let was_seen = is_over(&dir).is_ok_and(|is_over| !is_over);
     while let Err(error) = attempt_over(&dir).await {
         tracing::error!(attempt = %id, %error, "an attempt cannot be watched yet");
@@ -359,12 +359,12 @@ async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
 }
 
 async fn settle_attempt(hub: &Hub, id: AttemptId, was_seen: bool) -> Result<(), OpError> {
-    if hub.ops.is_settled(id)? {
+    if id.is_settled(hub.ops.store())? {
         return Ok(());
     }
     // Guard and supervisor have ended without settling the attempt. Remaining processes are killed
     // before any file is read that they could have replaced.
-    let (dir, run, n) = (hub.ops.attempt_dir(id), id.run.to_string(), id.n.0);
+    let (dir, run, n) = (id.dir(hub.ops.home()), id.run.to_string(), id.n.0);
     let killed = tokio::task::spawn_blocking(move || kill_stragglers(&dir, &run, n))
         .await
         .map_err(|error| OpError::Io(error.to_string()))?;
@@ -594,7 +594,7 @@ pub(super) async fn kill_all(hub: &Hub) {
         Err(error) => return tracing::error!(%error, "the live runs cannot be listed"),
     };
     for id in live {
-        let dir = hub.ops.attempt_dir(id);
+        let dir = id.dir(hub.ops.home());
         if let Err(error) =
             tokio::task::spawn_blocking(move || kill_stragglers(&dir, &id.run.to_string(), id.n.0))
                 .await

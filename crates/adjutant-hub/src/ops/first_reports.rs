@@ -196,7 +196,7 @@ impl Ops {
         if !self.first_reports.is_awaited(id) {
             return;
         }
-        match self.is_settled(id) {
+        match id.is_settled(&self.store) {
             Ok(true) => self.note_reported(id),
             Ok(false) => self.first_reports.progress.notify_waiters(),
             Err(error) => {
@@ -216,7 +216,7 @@ impl Ops {
             .map(|(run, n)| AttemptId { run: *run, n: *n })
             .collect();
         // The loss of an attempt on a runner is recorded without its supervisor.
-        let is_live = |id: &AttemptId| match self.is_settled(*id) {
+        let is_live = |id: &AttemptId| match id.is_settled(&self.store) {
             Ok(true) => !self.first_reports.end_wait_for(*id),
             Ok(false) => true,
             Err(error) => {

@@ -2,6 +2,7 @@
 
 mod agents;
 mod answer_links;
+mod attempt_id;
 mod attempts;
 mod attention;
 mod budgets;
@@ -58,7 +59,8 @@ pub(crate) use agents::add_versions;
 pub use agents::agents_of;
 pub use answer_links::AnswerLink;
 pub(crate) use answer_links::{LINK_PATH, LinkAnswer, LinkedRequest};
-pub use attempts::{AttemptId, Launch};
+pub use attempt_id::AttemptId;
+pub use attempts::Launch;
 pub use caller::Caller;
 pub use error::OpError;
 pub(crate) use error::http_status;

@@ -86,7 +86,7 @@ impl HttpCaller {
         let find = move || {
             let live = || {
                 let attempts = ops.live_attempts().map_err(io::Error::other)?;
-                Ok(attempts.into_iter().map(|id| ops.attempt_dir(id)).collect())
+                Ok(attempts.into_iter().map(|id| id.dir(ops.home())).collect())
             };
             tcp_callers.find(own, peer, &ops.home().dir, live)
         };

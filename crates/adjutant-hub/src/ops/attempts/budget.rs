@@ -2,7 +2,7 @@
 
 use super::reservations::HardBudget;
 use crate::clock;
-use crate::ops::attempts::AttemptId;
+use crate::ops::attempt_id::AttemptId;
 use crate::ops::budgets::{record_totals, totals};
 use crate::ops::{OpError, Ops};
 use crate::protocol::{AskBudget, BudgetLeft, ModelUsage};

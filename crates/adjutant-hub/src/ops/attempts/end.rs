@@ -2,7 +2,7 @@
 //! run.
 
 use crate::ops::Terms;
-use crate::ops::attempts::AttemptId;
+use crate::ops::attempt_id::AttemptId;
 use crate::ops::attempts::fallback::{fall_back, move_from_limited};
 use crate::ops::attempts::unreadable::unreadable_end;
 use crate::ops::budgets::{UsageEnd, note_unstated};

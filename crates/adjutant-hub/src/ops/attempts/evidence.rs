@@ -1,6 +1,6 @@
 //! Evidence collected after the end of an attempt's agent.
 
-use crate::ops::attempts::AttemptId;
+use crate::ops::attempt_id::AttemptId;
 use crate::ops::{OpError, Ops};
 use crate::protocol::{AttemptEvidence, Closing};
 use crate::store::{Run, StoreError, Tx, acceptance_of, report_of, run_by_id};

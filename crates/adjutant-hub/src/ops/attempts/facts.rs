@@ -1,6 +1,6 @@
 //! Applying the facts that supervisors report.
 
-use crate::ops::attempts::AttemptId;
+use crate::ops::attempt_id::AttemptId;
 use crate::ops::attempts::end::prepare_end;
 use crate::ops::attempts::evidence::store_evidence;
 use crate::ops::attempts::fallback::{fall_back, move_from_limited};

@@ -2,9 +2,10 @@
 //! to its supervisor.
 
 use crate::config::{AgentEntry, Config, Home, Webhook, is_credential};
+use crate::ops::attempt_id::AttemptId;
+use crate::ops::attempts::Launch;
 use crate::ops::attempts::claim::{AttemptPlace, ClaimedRun, Ports, Prompts};
 use crate::ops::attempts::gate::{self, GateProblem};
-use crate::ops::attempts::{AttemptId, Launch};
 use crate::ops::trust::TrustDecision;
 use crate::ops::workspaces::source_of;
 use crate::ops::{OpError, Ops, programs};
@@ -115,7 +116,7 @@ impl Ops {
         match self.plan_launch(id, claimed, config, lease_ms).await {
             Ok(plan) => Ok(Some(Launch {
                 id,
-                dir: self.attempt_dir(id),
+                dir: id.dir(&self.home),
                 order: plan.order(&self.home, config, token),
             })),
             Err(NotLaunched::Failed(error)) => Err(error),

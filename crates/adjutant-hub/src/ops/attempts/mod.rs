@@ -19,42 +19,17 @@ mod started;
 mod unreadable;
 mod unstarted;
 
+use crate::ops::attempt_id::AttemptId;
 use crate::ops::{OpError, Ops};
 use crate::protocol::{AttemptDir, Order};
 use crate::store::{
     AttemptRow, Run, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id,
 };
-use adjutant_core::{AttemptNo, RunId, RunState};
 pub(in crate::ops) use recovery::Loss;
 use sha2::{Digest, Sha256};
 
 /// A run fails after this many attempts that never started: far more than crashed hubs can explain.
 const FRUITLESS_ATTEMPTS_MAX: u32 = 20;
-
-/// One attempt of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AttemptId {
-    pub run: RunId,
-    pub n: AttemptNo,
-}
-
-impl AttemptId {
-    /// Parses `<run-id>/<attempt>`.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (run, n) = text.split_once('/')?;
-        Some(Self {
-            run: RunId::parse(run).ok()?,
-            n: AttemptNo(n.parse().ok()?),
-        })
-    }
-}
-
-impl std::fmt::Display for AttemptId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.run, self.n)
-    }
-}
 
 /// A recorded attempt that is ready to launch.
 #[derive(Debug)]
@@ -75,12 +50,6 @@ pub(in crate::ops) fn is_token_of(row: &AttemptRow, token: &str) -> bool {
 }
 
 impl Ops {
-    /// Returns the directory of an attempt's files.
-    #[must_use]
-    pub fn attempt_dir(&self, id: AttemptId) -> AttemptDir {
-        AttemptDir::new(&self.home.dir, &id.run.to_string(), id.n.0)
-    }
-
     /// Returns whether `token` is the one that an attempt's supervisor was given.
     ///
     /// # Errors
@@ -109,26 +78,6 @@ impl Ops {
                 n: run.attempt,
             })
             .collect())
-    }
-
-    /// Returns whether an attempt is still starting. True if unknown.
-    #[must_use]
-    pub(crate) fn is_starting(&self, id: AttemptId) -> bool {
-        let run = self.store.read(|connection| run_by_id(connection, id.run));
-        run.map_or(true, |run| {
-            run.is_some_and(|run| run.attempt == id.n && run.state == RunState::Starting)
-        })
-    }
-
-    /// Returns whether an attempt is settled.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn is_settled(&self, id: AttemptId) -> Result<bool, OpError> {
-        let run = self
-            .store
-            .read(|connection| run_by_id(connection, id.run))?;
-        Ok(run.is_none_or(|run| run.attempt != id.n || !run.state.is_live()))
     }
 
     /// Runs `work` on the run of an attempt if the attempt is still the newest one and live.

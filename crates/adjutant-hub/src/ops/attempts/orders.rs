@@ -1,6 +1,6 @@
 //! Orders: the hub's instructions for an attempt.
 
-use crate::ops::attempts::AttemptId;
+use crate::ops::attempt_id::AttemptId;
 use crate::ops::{OpError, Ops, render};
 use crate::protocol::Orders;
 use crate::store::{Topic, queued_messages, run_by_id};

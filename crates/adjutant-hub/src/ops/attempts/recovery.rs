@@ -1,10 +1,11 @@
 //! Recovering attempts whose processes have ended.
 
 use crate::leftovers::{self, LeftFacts};
+use crate::ops::attempt_id::AttemptId;
+use crate::ops::attempts::FRUITLESS_ATTEMPTS_MAX;
 use crate::ops::attempts::end::create_checkpoint_of;
 use crate::ops::attempts::evidence::store_evidence;
 use crate::ops::attempts::facts::apply_fact;
-use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX};
 use crate::ops::budgets::note_stopped;
 use crate::ops::results::note_loss;
 use crate::ops::{OpError, Ops, Terms};
@@ -41,7 +42,7 @@ impl Ops {
         was_seen: bool,
     ) -> Result<(), OpError> {
         let facts_problem = self.apply_remaining_facts(id).await?;
-        if self.is_settled(id)? {
+        if id.is_settled(&self.store)? {
             return Ok(());
         }
         let mut changes = None;
@@ -52,9 +53,9 @@ impl Ops {
         {
             changes = self.snapshot_after_loss(&run).await;
         }
-        let dir = self.attempt_dir(id);
+        let dir = id.dir(&self.home);
         let failed = |error: std::io::Error| {
-            OpError::Io(format!("{}: {error}", self.attempt_dir(id).0.display()))
+            OpError::Io(format!("{}: {error}", id.dir(&self.home).0.display()))
         };
         let remains = on_disk(move || {
             leftovers::collect(&dir, &id.run.to_string(), id.n.0, facts_problem, was_seen)
@@ -78,9 +79,9 @@ impl Ops {
 
     /// Applies the facts in a supervisor's file. Returns the file's problem, if any.
     async fn apply_remaining_facts(&self, id: AttemptId) -> Result<Option<String>, OpError> {
-        let path = self.attempt_dir(id).facts();
+        let path = id.dir(&self.home).facts();
         let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", path.display()));
-        let dir = self.attempt_dir(id);
+        let dir = id.dir(&self.home);
         let mut left = on_disk(move || LeftFacts::open(&dir))
             .await
             .map_err(failed)?;

@@ -1,7 +1,7 @@
 //! What requests through gates have reserved of hard budgets. Only in the hub's memory: each call
 //! of a supervisor states its open requests, so the next hub knows them too.
 
-use super::AttemptId;
+use crate::ops::attempt_id::AttemptId;
 use crate::protocol::GateRequest;
 use adjutant_core::budget::fits_beside;
 use adjutant_core::{BudgetKind, RunId};

@@ -1,8 +1,9 @@
 //! Claims queued runs for the places that have a free slot, and prepares their launches.
 
 use crate::config::Config;
+use crate::ops::attempt_id::AttemptId;
 use crate::ops::attempts::claim::{Claim, ClaimedRun, claim_run};
-use crate::ops::attempts::{AttemptId, Launch, hash};
+use crate::ops::attempts::{Launch, hash};
 use crate::ops::policy_changes::PolicyFile;
 use crate::ops::{OpError, Ops};
 use crate::store::StartTarget;

@@ -1,8 +1,9 @@
 //! Attempts that were claimed and whose agents were not started: their runs are queued again,
 //! continue with another agent, or fail.
 
+use crate::ops::attempt_id::AttemptId;
+use crate::ops::attempts::FRUITLESS_ATTEMPTS_MAX;
 use crate::ops::attempts::fallback::fall_back;
-use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX};
 use crate::ops::{OpError, Ops};
 use crate::store::{RUNNER_UNWRITABLE, Run, StoreError, Tx, failed_starts};
 use adjutant_core::port::PORTS_FIRST;

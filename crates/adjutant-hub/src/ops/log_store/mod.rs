@@ -195,8 +195,8 @@ impl Ops {
         let Some(row) = row else { return Ok(false) };
         if row.host.is_none() {
             // If its supervisor has died, the attempt has no end of its own.
-            return self
-                .is_settled(id)
+            return id
+                .is_settled(&self.store)
                 .map_err(|error| NotMoved::Unavailable(error.to_string()));
         }
         let logs = AttemptLogs {
@@ -241,7 +241,9 @@ impl Ops {
             n: AttemptNo(logs.attempt),
         };
         if !is_moved
-            && (host.is_none() || logs.are_kept().map_err(failed)? || !self.is_settled(id)?)
+            && (host.is_none()
+                || logs.are_kept().map_err(failed)?
+                || !id.is_settled(&self.store)?)
         {
             return Ok(None);
         }

@@ -446,7 +446,7 @@ impl Ops {
         call: PostEnded,
     ) -> Result<(), OpError> {
         let id = self.check_hosted(session, &call.attempt)?;
-        if self.is_settled(id)? {
+        if id.is_settled(&self.store)? {
             return Ok(());
         }
         self.end_lost_attempt(id, call.remains, None, Loss::Supervisor)

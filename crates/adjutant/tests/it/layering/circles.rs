@@ -40,14 +40,7 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
     (
         "adjutant-hub",
         "ops",
-        &[
-            "attempts",
-            "log_store",
-            "pools",
-            "pressure",
-            "results",
-            "runners",
-        ],
+        &["attempts", "pools", "pressure", "runners"],
     ),
     (
         "adjutant-store",
