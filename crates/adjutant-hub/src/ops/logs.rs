@@ -1,7 +1,7 @@
 //! Reading a run's log through the hub: from its own home, or through the runner that has the log.
 
 use super::error::LogProblem;
-use super::runners::{LogAsked, READS_MAX};
+use super::runner_sessions::{LogAsked, READS_MAX};
 use super::{OpError, Ops, lookup};
 use crate::logs::RunFiles;
 use crate::logs::kept::AttemptLogs;

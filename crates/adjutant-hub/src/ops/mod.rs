@@ -41,6 +41,7 @@ mod results;
 mod review;
 #[cfg(test)]
 mod round_trips;
+mod runner_sessions;
 mod runners;
 mod runs;
 mod search;
@@ -69,8 +70,8 @@ pub(crate) use log_store::{
 };
 pub use log_store::{NotMoved, remove_files};
 pub(crate) use peers::{FollowStep, FollowedStates, SendStep};
+pub use runner_sessions::RunnerSession;
 pub(crate) use runners::RunnerLaunch;
-pub use runners::RunnerSession;
 pub use runs::Cleaning;
 pub(crate) use tokens::{SignedIn, TokenAccess};
 pub use tokens::{fresh_token, is_hash, token_hash};
@@ -159,7 +160,7 @@ pub struct Ops {
     /// The attempts whose supervisors have not reported to this hub yet.
     first_reports: Arc<first_reports::FirstReports>,
     /// The runners that have joined.
-    runners: runners::Sessions,
+    runners: runner_sessions::Sessions,
     /// The runners that were launched.
     launches: runners::Launches,
     /// One for each attempt whose repository is packed or whose work is received: a runner cannot
@@ -200,7 +201,7 @@ impl Ops {
             storing_logs: NamedLocks::default(),
             log_store: log_store::LogStore::new(log_store),
             first_reports: Arc::default(),
-            runners: runners::Sessions::default(),
+            runners: runner_sessions::Sessions::default(),
             launches: runners::Launches::default(),
             bundles: NamedLocks::default(),
             restoring: Arc::default(),

@@ -1,6 +1,7 @@
 //! Facts of many supervisors, delivered by their runner in one call.
 
-use super::{RunnerSession, supervised_attempt};
+use super::supervised_attempt;
+use crate::ops::runner_sessions::RunnerSession;
 use crate::ops::{AttemptId, OpError, Ops};
 use crate::protocol::{
     FactsStored, PostFacts, PostSupervisorFacts, SUPERVISOR_CALLS_MAX, SupervisorCall,

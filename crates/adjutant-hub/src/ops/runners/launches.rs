@@ -9,8 +9,8 @@
 //!            └ fails, or never joins ───────────────> token revoked, pause
 //! ```
 
-use super::Sessions;
 use crate::config::{Config, LaunchValues, Launcher};
+use crate::ops::runner_sessions::Sessions;
 use crate::ops::{OpError, Ops, fresh_token, token_hash};
 use crate::store::{
     HostedAttempt, NewToken, Token, Topic, hosted_attempts, launch_candidates, token_by_name,

@@ -1,9 +1,10 @@
 //! The logs of attempts on runners: the runner sends them after the end of the attempt, and the hub
 //! keeps them in its home.
 
-use super::{RunnerSession, foreign_attempt};
+use super::foreign_attempt;
 use crate::failpoint::failpoint;
 use crate::logs::kept::{AttemptLogs, is_plausible};
+use crate::ops::runner_sessions::RunnerSession;
 use crate::ops::{AttemptId, OpError, Ops};
 use crate::protocol::{LogBytes, LogBytesStored, LogFilesStored, PostLogFiles};
 use crate::store::attempt_row;

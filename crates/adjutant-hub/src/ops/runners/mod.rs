@@ -11,15 +11,13 @@ mod launches;
 mod logs;
 mod losses;
 mod repository;
-mod sessions;
 
 pub(in crate::ops) use launches::Launches;
 pub(crate) use launches::RunnerLaunch;
-pub use sessions::RunnerSession;
-pub(in crate::ops) use sessions::{LogAsked, READS_MAX, Sessions};
 
 use crate::config::{Config, PoolEntry};
 use crate::ops::attempts::{Loss, is_token_of};
+use crate::ops::runner_sessions::{RunnerSession, WaitingRunner};
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
 use crate::protocol::{
     FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog,
@@ -351,7 +349,7 @@ impl Ops {
         let live = |host: &str| live.get(host).copied().unwrap_or(0);
         let mut places = Vec::new();
         for runner in waiting {
-            let sessions::WaitingRunner {
+            let WaitingRunner {
                 session,
                 pools,
                 slots,

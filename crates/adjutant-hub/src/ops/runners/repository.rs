@@ -2,7 +2,7 @@
 
 use crate::git::{self, CarriedSettings, GitError, KeptAs, RunRefs};
 use crate::named_locks::NamedLock;
-use crate::ops::runners::RunnerSession;
+use crate::ops::runner_sessions::RunnerSession;
 use crate::ops::{AttemptId, OpError, Ops};
 use crate::protocol::{
     BUNDLE_LINE_BYTES_MAX, GetRepository, REPOSITORY_BYTES_MAX, RepositoryBundle, RunRefsReply,
