@@ -41,6 +41,7 @@ mod results;
 mod review;
 #[cfg(test)]
 mod round_trips;
+mod runner_launches;
 mod runner_sessions;
 mod runners;
 mod runs;
@@ -162,7 +163,7 @@ pub struct Ops {
     /// The runners that have joined.
     runners: runner_sessions::Sessions,
     /// The runners that were launched.
-    launches: runners::Launches,
+    launches: runner_launches::Launches,
     /// One for each attempt whose repository is packed or whose work is received: a runner cannot
     /// fill the disk by repeating a call.
     bundles: NamedLocks,
@@ -202,7 +203,7 @@ impl Ops {
             log_store: log_store::LogStore::new(log_store),
             first_reports: Arc::default(),
             runners: runner_sessions::Sessions::default(),
-            launches: runners::Launches::default(),
+            launches: runner_launches::Launches::default(),
             bundles: NamedLocks::default(),
             restoring: Arc::default(),
             reservations: Arc::default(),

@@ -139,7 +139,7 @@ impl Ops {
             let pools = names
                 .iter()
                 .map(|name| PoolView {
-                    launch: self.launch_view(&config, name),
+                    launch: self.launches.view(&config, name),
                     ..seen.view(&config, name)
                 })
                 .collect();

@@ -12,7 +12,6 @@ mod logs;
 mod losses;
 mod repository;
 
-pub(in crate::ops) use launches::Launches;
 pub(crate) use launches::RunnerLaunch;
 
 use crate::config::{Config, PoolEntry};
@@ -27,9 +26,8 @@ use crate::store::{
     AttemptRow, Connection, Held, HostedAttempt, MemoryNeeds, StartTarget, StoreError, Topic,
     attempt_row, ends_with_runtime, hosted_attempts, left_on_runner, live_by_host, runner_name,
 };
-use crate::view::{RunView, Word};
 use adjutant_core::lease::Lease;
-use adjutant_core::pool::{QueueReason, SLOTS_MAX, is_label_part};
+use adjutant_core::pool::{SLOTS_MAX, is_label_part};
 use adjutant_core::pressure::Admission;
 use adjutant_core::{Denied, PoolName, shorten};
 use std::collections::{BTreeMap, BTreeSet};
@@ -44,9 +42,6 @@ const LABELS_MAX: usize = 32;
 
 /// How many removed runs are sent to a runner at once.
 const REMOVED_MAX: u32 = 1_000;
-
-/// How many runners whose homes cannot be written are named.
-const UNWRITABLE_SHOWN_MAX: usize = 3;
 
 /// How many orders a runner receives at most at a time. It may be cut off before it takes them.
 const ORDERS_MAX: u64 = 4;
@@ -282,23 +277,6 @@ impl Ops {
             self.runners.add_removed(&host, removed);
         }
         Ok(())
-    }
-
-    /// Adds to why a queued run has not started which runners cannot write to their homes.
-    pub(in crate::ops) fn add_unwritable(&self, view: &mut RunView) {
-        let Some(queue) = view
-            .queue
-            .as_mut()
-            .filter(|queue| queue.waiting_for == Word::Known(QueueReason::RunnerStorage))
-        else {
-            return;
-        };
-        let unwritable = self.runners.unwritable(&view.pool);
-        for (host, why) in unwritable.iter().take(UNWRITABLE_SHOWN_MAX) {
-            queue
-                .why
-                .push_str(&format!("; {}: {why}", runner_name(host)));
-        }
     }
 
     /// Records that a runner has removed the files of runs.

@@ -53,8 +53,8 @@ impl Ops {
             let mut runs =
                 render::RunViews::new(connection, &self.home).list(&pools, &page.runs)?;
             for view in &mut runs {
-                self.add_launch(&config, view);
-                self.add_unwritable(view);
+                self.launches.add_to(&config, view);
+                self.runners.add_unwritable(view);
             }
             Ok(RunList {
                 runs,
@@ -94,8 +94,8 @@ impl Ops {
                 view.changed_beside = beside(connection, &run)?;
             }
             views.add_queue(&settings.in_effect(connection)?, &run, &mut view)?;
-            self.add_launch(&config, &mut view);
-            self.add_unwritable(&mut view);
+            self.launches.add_to(&config, &mut view);
+            self.runners.add_unwritable(&mut view);
             view.tree = tree_stats(connection, &run)?;
             view.policies_not_in_effect = not_in_effect(connection, run.id)?;
             let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;

@@ -37,11 +37,8 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
         &["restore", "submodule_commits", "submodules"],
     ),
     ("adjutant-agent", "harness::acp", &["permission", "update"]),
-    (
-        "adjutant-hub",
-        "ops",
-        &["attempts", "pools", "pressure", "runners"],
-    ),
+    ("adjutant-hub", "ops", &["attempts", "runners"]),
+    ("adjutant-hub", "ops", &["pools", "pressure"]),
     (
         "adjutant-store",
         "store",
