@@ -1,5 +1,6 @@
 //! Comments on lines of a run's changes, sent to the run as one message.
 
+use super::workspaces::runner_of;
 use super::{Caller, OpError, Ops, lookup};
 use crate::clock::{self, rfc3339};
 use crate::git::{self, Scratch};
@@ -51,7 +52,7 @@ impl Ops {
     /// Refuses a finished run whose files are not here any more.
     fn refuse_without_tree(&self, run: &Run, has_tree: bool) -> Result<(), OpError> {
         let name = &run.name;
-        let problem = if let Some(runner) = self.runner_of(run)? {
+        let problem = if let Some(runner) = runner_of(&self.store, run)? {
             format!("{name} has finished, and its workspace is on the runner {runner}")
         } else if !has_tree {
             format!("{name} has finished and its workspace is removed")

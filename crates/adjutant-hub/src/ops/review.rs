@@ -2,7 +2,7 @@
 
 use super::changes::{find_snapshot, view};
 use super::conflicts::merge_order_of;
-use super::workspaces::workspace_base;
+use super::workspaces::{runner_of, workspace_base};
 use super::{Caller, OpError, Ops, lookup};
 use crate::clock::rfc3339;
 use crate::git::{self, DiffCall, Repo, Scratch, Snapshot};
@@ -144,7 +144,7 @@ impl Ops {
         reviewed: &ReviewedRun,
         scratch: &Scratch,
     ) -> Result<Option<String>, OpError> {
-        let is_elsewhere = self.runner_of(&reviewed.run)?.is_some();
+        let is_elsewhere = runner_of(&self.store, &reviewed.run)?.is_some();
         let is_there = is_elsewhere || scratch.has_tree() || scratch.is_torn();
         let missing = reviewed.own.as_ref().filter(|workspace| {
             !is_there

@@ -6,7 +6,8 @@ use crate::failpoint::failpoint;
 use crate::git::{self, Git, Scratch};
 use crate::protocol::{TreeStart, WorkspaceOrder};
 use crate::store::{
-    Connection, NewWorkspace, StoreError, Workspace, run_by_id, workspace_around, workspace_of,
+    Connection, NewWorkspace, Run, Store, StoreError, Workspace, last_host, run_by_id, runner_name,
+    workspace_around, workspace_of,
 };
 use adjutant_core::{Denied, Isolation, RunId, WorkspaceSpec, WorkspaceState, hex};
 use sha2::{Digest, Sha256};
@@ -234,6 +235,15 @@ impl Ops {
             tracing::warn!(%error, %run, "the base of a run is not pinned yet");
         }
     }
+}
+
+/// Returns the name of the runner on which a run has worked last, so that its workspace is there.
+/// `None`: on this machine, or nowhere yet.
+pub(super) fn runner_of(store: &Store, run: &Run) -> Result<Option<String>, StoreError> {
+    let host = store
+        .read(|connection| last_host(connection, run.id, None))?
+        .flatten();
+    Ok(host.map(|host| runner_name(&host).to_owned()))
 }
 
 /// The base of the changes of an isolated run.

@@ -7,7 +7,7 @@ use crate::ops::attempts::Launch;
 use crate::ops::attempts::claim::{AttemptPlace, ClaimedRun, Ports, Prompts};
 use crate::ops::attempts::gate::{self, GateProblem};
 use crate::ops::trust::TrustDecision;
-use crate::ops::workspaces::source_of;
+use crate::ops::workspaces::{runner_of, source_of};
 use crate::ops::{OpError, Ops, programs};
 use crate::ports;
 use crate::preset::Preset;
@@ -217,8 +217,9 @@ impl Ops {
             .read(|connection| lookup_shared(connection, &shared.run_id))
             .map_err(OpError::from)?;
         let runner = owner
-            .map(|owner| self.runner_of(&owner))
-            .transpose()?
+            .map(|owner| runner_of(&self.store, &owner))
+            .transpose()
+            .map_err(OpError::from)?
             .flatten();
         match PlaceProblem::of_shared(&shared.run_name, runner, is_on_runner) {
             Some(problem) => Err(problem.into()),

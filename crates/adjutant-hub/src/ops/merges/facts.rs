@@ -2,6 +2,7 @@
 
 use super::target::Target;
 use crate::git::{self, Head, Scratch, Snapshot};
+use crate::ops::workspaces::runner_of;
 use crate::ops::{OpError, Ops};
 use crate::view::MergeView;
 use adjutant_core::merge::{MergeMode, MergeOutcome};
@@ -122,7 +123,7 @@ impl Ops {
             return Ok((taken.snapshot, without));
         }
         let all = git::snapshots(scratch.repo(), target.run.id).await?;
-        let is_elsewhere = self.runner_of(&target.run)?.is_some();
+        let is_elsewhere = runner_of(&self.store, &target.run)?.is_some();
         let is_missing = target.workspace.state != WorkspaceState::Discarded
             && !scratch.is_torn()
             && !is_elsewhere;

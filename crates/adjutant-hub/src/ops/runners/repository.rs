@@ -9,7 +9,7 @@ use crate::protocol::{
     SnapshotsBundle, WORK_BYTES_MAX,
 };
 use crate::spool;
-use crate::store::{Run, last_host, run_by_id, workspace_of};
+use crate::store::{Run, run_by_id, workspace_of};
 use adjutant_core::{Denied, WorkspaceState};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
@@ -234,16 +234,6 @@ impl Ops {
             &self.home.runs_dir().join(id.run.to_string()),
         )
         .map_err(of_spool)
-    }
-
-    /// Returns the name of the runner on which a run has worked last, so that its workspace is
-    /// there. `None`: on this machine, or nowhere yet.
-    pub(in crate::ops) fn runner_of(&self, run: &Run) -> Result<Option<String>, OpError> {
-        let host = self
-            .store
-            .read(|connection| last_host(connection, run.id, None))?
-            .flatten();
-        Ok(host.map(|host| crate::store::runner_name(&host).to_owned()))
     }
 }
 

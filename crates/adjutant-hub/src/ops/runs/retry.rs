@@ -6,6 +6,7 @@ use crate::ops::budgets::{budget_again, unmetered};
 use crate::ops::checks::checked_prompt;
 use crate::ops::pools::PoolSettings;
 use crate::ops::runs::plan::refuse_shared_directory;
+use crate::ops::workspaces::runner_of;
 use crate::ops::{Caller, OpError, Ops, lookup, random, render};
 use crate::store::{
     NewRun, NewWorkspace, Run, StoreError, Tx, after_for_retry, newest_follower, run_input,
@@ -60,7 +61,7 @@ impl Ops {
                 lookup::run(connection, &caller.who, Action::Retry, &call.run)?,
             )
         })?;
-        if let Some(runner) = self.runner_of(&run)? {
+        if let Some(runner) = runner_of(&self.store, &run)? {
             return Err(Denied::conflict(
                 "run",
                 format!(
