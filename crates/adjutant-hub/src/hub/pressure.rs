@@ -21,7 +21,7 @@ pub(super) async fn watch(hub: Arc<Hub>) {
         .ok();
     let (mut held, mut history) = (Held::default(), ReliefHistory::default());
     loop {
-        hub.ops.note_load(pressure::load());
+        hub.ops.machine.note_load(pressure::load());
         let nap = hub.ops.relieve_pressure(&mut held, &mut history).await.unwrap_or_else(|error| {
             tracing::error!(%error, "decisions about the load of the machine cannot be recorded yet");
             Some(RETRY_AFTER)

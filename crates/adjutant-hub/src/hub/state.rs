@@ -58,9 +58,11 @@ pub(super) async fn hub_view(hub: &Shared, with_webhooks: bool) -> Result<HubVie
     } = stored(hub, with_webhooks).await?;
     let config = hub.ops.config();
     let (live_runs_max, mut problems) = match &config {
-        Ok(config) => (hub.ops.live_runs_max(config), Vec::new()),
+        Ok(config) => (hub.ops.machine.live_runs_max(config), Vec::new()),
         Err(error) => (
-            hub.ops.live_runs_max(&Config::builtin(hub.ops.home())),
+            hub.ops
+                .machine
+                .live_runs_max(&Config::builtin(hub.ops.home())),
             vec![error.to_string()],
         ),
     };

@@ -180,7 +180,7 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
     loop {
         // Hubs that share a store start no attempts themselves, even without a valid configuration.
         while hub.lead.is_none() {
-            hub.ops.note_load(pressure::load());
+            hub.ops.machine.note_load(pressure::load());
             match hub.ops.claim_next(&StartTarget::Here).await {
                 Ok(Some(launch)) => {
                     watched.spawn(start(Arc::clone(&hub), launch).boxed());

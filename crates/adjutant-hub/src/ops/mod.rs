@@ -23,6 +23,7 @@ mod ledger;
 mod log_store;
 mod logs;
 mod lookup;
+mod machine;
 mod merges;
 mod notices;
 mod peers;
@@ -82,7 +83,6 @@ use crate::config::{Config, ConfigError, Home, LogStoreAddress, Prices, Stamp};
 use crate::named_locks::NamedLocks;
 use crate::ops::policy_changes::PolicyFile;
 use crate::store::{Connection, Store, StoreError, Topic, Tx, run_by_id};
-use adjutant_core::pressure::MachineLoad;
 use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::run::Retention;
 use adjutant_core::{Action, Principal};
@@ -137,8 +137,7 @@ pub struct Ops {
     config: Arc<Mutex<Option<ReadConfig>>>,
     /// The last valid configuration, which stays in effect while the file is invalid.
     last_valid: Arc<Mutex<Option<Arc<Config>>>>,
-    /// Maximum number of live runs that the file descriptor limit allows.
-    live_runs_max: u64,
+    pub(crate) machine: machine::Machine,
     /// Participants that are waiting for chats.
     presence: chats::Presence,
     /// The problems of the connections to peers.
@@ -147,8 +146,6 @@ pub struct Ops {
     peer_secrets: Arc<tokio::sync::Mutex<()>>,
     /// Counts of calls about chats.
     pub(crate) tally: chats::Tally,
-    /// The load of the machine when it was last read.
-    load: Arc<Mutex<MachineLoad>>,
     /// Held while the files of a tree are changed.
     tree_changes: Arc<tokio::sync::Mutex<()>>,
     /// Held for writing while runs are removed with their logs, and for reading while logs of
@@ -191,12 +188,11 @@ impl Ops {
             config_path,
             config,
             last_valid,
-            live_runs_max,
+            machine: machine::Machine::new(live_runs_max),
             presence,
             followed: FollowedStates::default(),
             peer_secrets: Arc::default(),
             tally,
-            load: Arc::default(),
             tree_changes: Arc::default(),
             kept_logs: Arc::default(),
             storing_logs: NamedLocks::default(),
@@ -208,13 +204,6 @@ impl Ops {
             restoring: Arc::default(),
             reservations: Arc::default(),
         }
-    }
-
-    /// Returns how many runs may be live at a time: the configured limit, or the file descriptor
-    /// limit if lower.
-    #[must_use]
-    pub fn live_runs_max(&self, config: &Config) -> u64 {
-        config.live_runs_max.min(self.live_runs_max)
     }
 
     #[must_use]

@@ -100,8 +100,8 @@ impl Ops {
             .collect();
         PoolSettings {
             by_name,
-            live_max: self.live_runs_max(config),
-            admission: self.admission(config),
+            live_max: self.machine.live_runs_max(config),
+            admission: self.machine.admission(config),
         }
     }
 

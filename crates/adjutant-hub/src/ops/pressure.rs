@@ -1,31 +1,17 @@
-//! The load of the machine: delaying starts, and pausing runs before the kernel kills one.
+//! Memory pressure: pausing runs before the kernel kills one, and resuming them.
 
 use super::{OpError, Ops};
 use crate::clock;
-use crate::config::Config;
 use crate::store::{
     Held, Pools, Run, StoreError, Topic, hosted_attempts, is_queue_longer, live_runs,
     paused_by_pressure, slots_used,
 };
-use adjutant_core::pressure::{Admission, MachineLoad, Relief, ReliefHistory};
+use adjutant_core::pressure::{Admission, Relief, ReliefHistory};
 use adjutant_core::units::size;
 use adjutant_core::{RunEvent, RunState, StopReason};
-use std::sync::PoisonError;
 use std::time::Duration;
 
 impl Ops {
-    /// Records the load of the machine, as the hub has read it.
-    pub(crate) fn note_load(&self, load: MachineLoad) {
-        *self.load.lock().unwrap_or_else(PoisonError::into_inner) = load;
-    }
-
-    pub(super) fn admission(&self, config: &Config) -> Admission {
-        Admission {
-            limits: config.pressure,
-            load: *self.load.lock().unwrap_or_else(PoisonError::into_inner),
-        }
-    }
-
     /// Pauses the newest run if the machine is short of memory, or resumes a paused one when memory
     /// is free again. Returns when to read the load again, if a start or a run waits for it.
     /// `held`, `history`: the previous delays and actions.
@@ -38,7 +24,7 @@ impl Ops {
         history: &mut ReliefHistory,
     ) -> Result<Option<Duration>, OpError> {
         let config = self.config_or_builtin();
-        let admission = self.admission(&config);
+        let admission = self.machine.admission(&config);
         let settings = self.pool_settings(&config);
         let is_pausing = history.is_pausing();
         let (used, now_held, waits, has_paused, is_stopping) = self.store.read(|connection| {

@@ -37,7 +37,6 @@ const CIRCLES: &[(&str, &str, &[&str])] = &[
         &["restore", "submodule_commits", "submodules"],
     ),
     ("adjutant-agent", "harness::acp", &["permission", "update"]),
-    ("adjutant-hub", "ops", &["pools", "pressure"]),
     (
         "adjutant-store",
         "store",
