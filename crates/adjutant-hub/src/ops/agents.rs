@@ -5,7 +5,7 @@ use crate::clock::{self, rfc3339};
 use crate::config::{AgentEntry, BUILT_IN, Config, GateSettings, KeySource};
 use crate::ops::checks::checked_env;
 use crate::ops::programs::{own_env, program};
-use crate::ops::{OpError, Ops, profiles};
+use crate::ops::{OpError, Ops, lookup, profiles};
 use crate::preset::{About, Capabilities, Preset, TestedVersions, Version, VersionMin};
 use crate::store::{QuotaWindowRow, quota_windows, usage_limits};
 use crate::versions::{VersionQuery, VersionReply, query_env};
@@ -252,7 +252,7 @@ impl Ops {
         who: &Principal,
         call: &ListAgents,
     ) -> Result<(AgentList, Vec<VersionQuery>), OpError> {
-        Self::check(who, Action::ListAgents)?;
+        lookup::check(who, Action::ListAgents)?;
         checked_env(&call.env)?;
         let config = self.config()?;
         let mut env = if call.env.is_empty() {

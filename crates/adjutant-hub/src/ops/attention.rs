@@ -47,7 +47,7 @@ impl Ops {
         who: &Principal,
         call: &ListAttention,
     ) -> Result<AttentionList, OpError> {
-        Self::check(who, Action::ListRequests)?;
+        lookup::check(who, Action::ListRequests)?;
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
         let after = match &call.after {
             None => RequestNo(0),
@@ -112,7 +112,7 @@ impl Ops {
         caller: Caller,
         call: ConfirmNotified,
     ) -> Result<Notified, OpError> {
-        Self::check(&caller.who, Action::Wait)?;
+        lookup::check(&caller.who, Action::Wait)?;
         if call.runs.len() > CONFIRMED_MAX {
             return Err(Denied::invalid("runs", format!("at most {CONFIRMED_MAX}")).into());
         }
@@ -130,16 +130,17 @@ impl Ops {
                 .store
                 .read(|connection| can_set_notified(connection, &caller.who, &runs, until))?
         {
-            return Ok(self.stored_reply(&caller)?.unwrap_or_default());
+            return Ok(caller.stored_reply(&self.store)?.unwrap_or_default());
         }
-        self.write(caller, move |tx, who| {
-            let mut confirmed = tx.set_notified(who, &runs)?;
-            if let Some(until) = until {
-                confirmed += tx.set_all_notified(who, until)?;
-            }
-            Ok(Notified { runs: confirmed })
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                let mut confirmed = tx.set_notified(who, &runs)?;
+                if let Some(until) = until {
+                    confirmed += tx.set_all_notified(who, until)?;
+                }
+                Ok(Notified { runs: confirmed })
+            })
+            .await
     }
 }
 

@@ -27,8 +27,8 @@ impl Ops {
         caller: Caller,
         call: CommentOnRun,
     ) -> Result<CommentedView, OpError> {
-        Self::check(&caller.who, Action::Message)?;
-        if let Some(earlier) = self.stored_reply(&caller)? {
+        lookup::check(&caller.who, Action::Message)?;
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
         check_count(call.comments.len())?;
@@ -90,15 +90,16 @@ impl Ops {
             delivery: Delivery::Prompt.into(),
             ..MessageView::default()
         };
-        self.store_reply(
-            caller,
-            CommentedView {
-                message,
-                is_resumed: false,
-                follow_up: Some(follow_up.name),
-            },
-        )
-        .await
+        caller
+            .store_reply(
+                &self.store,
+                CommentedView {
+                    message,
+                    is_resumed: false,
+                    follow_up: Some(follow_up.name),
+                },
+            )
+            .await
     }
 }
 

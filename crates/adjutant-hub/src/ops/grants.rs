@@ -21,7 +21,7 @@ impl Ops {
         who: &Principal,
         call: &ListGrants,
     ) -> Result<GrantList, OpError> {
-        Self::check(who, Action::ListRequests)?;
+        lookup::check(who, Action::ListRequests)?;
         let found = self
             .store
             .read(|connection| grants(connection, who, LIST_MAX))?;
@@ -40,25 +40,28 @@ impl Ops {
         caller: Caller,
         call: RevokeGrant,
     ) -> Result<GrantView, OpError> {
-        Self::check(&caller.who, Action::Answer)?;
-        self.write(caller, move |tx, who| {
-            let not_found = || StoreError::from(Denied::not_found("grant", &call.grant));
-            let no = GrantNo::parse(&call.grant).map_err(|_| not_found())?;
-            let grant = grant_by_no(tx.connection(), no)?.ok_or_else(not_found)?;
-            lookup::run(
-                tx.connection(),
-                who,
-                Action::Answer,
-                &grant.root.to_string(),
-            )
-            .map_err(|_| not_found())?;
-            if !tx.revoke_grant(&grant, who)? {
-                return Err(Denied::conflict("grant", format!("{no} is already revoked")).into());
-            }
-            let grant = grant_by_no(tx.connection(), no)?.ok_or_else(not_found)?;
-            Ok(view(&grant))
-        })
-        .await
+        lookup::check(&caller.who, Action::Answer)?;
+        caller
+            .write(&self.store, move |tx, who| {
+                let not_found = || StoreError::from(Denied::not_found("grant", &call.grant));
+                let no = GrantNo::parse(&call.grant).map_err(|_| not_found())?;
+                let grant = grant_by_no(tx.connection(), no)?.ok_or_else(not_found)?;
+                lookup::run(
+                    tx.connection(),
+                    who,
+                    Action::Answer,
+                    &grant.root.to_string(),
+                )
+                .map_err(|_| not_found())?;
+                if !tx.revoke_grant(&grant, who)? {
+                    return Err(
+                        Denied::conflict("grant", format!("{no} is already revoked")).into(),
+                    );
+                }
+                let grant = grant_by_no(tx.connection(), no)?.ok_or_else(not_found)?;
+                Ok(view(&grant))
+            })
+            .await
     }
 }
 

@@ -82,12 +82,9 @@ pub(crate) use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
 use crate::config::{Config, ConfigError, Home, LogStoreAddress, Prices, Stamp};
 use crate::named_locks::NamedLocks;
 use crate::ops::policy_changes::PolicyFile;
-use crate::store::{Connection, Store, StoreError, Topic, Tx, run_by_id};
+use crate::store::{Store, Topic};
 use adjutant_core::rate_limit::RetryPolicy;
 use adjutant_core::run::Retention;
-use adjutant_core::{Action, Principal};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -285,109 +282,4 @@ impl Ops {
             stopped_ms: self.config_or_builtin().stopped_retention_ms,
         }
     }
-
-    /// Runs one durable transaction once for the caller's key.
-    async fn write<T>(
-        &self,
-        caller: Caller,
-        work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, OpError>
-    where
-        T: Serialize + DeserializeOwned + Send + 'static,
-    {
-        let Caller { who, key } = caller;
-        let once = move |tx: &mut Tx<'_>| {
-            announce_caller(tx.connection(), &who);
-            tx.once(&who, key.as_ref(), |tx| act(tx, &who, work))
-        };
-        Ok(self.store.write(once).await?)
-    }
-
-    /// Returns the reply that an earlier call under the caller's key has stored.
-    fn stored_reply<T: DeserializeOwned>(&self, caller: &Caller) -> Result<Option<T>, OpError> {
-        let Some(key) = &caller.key else {
-            return Ok(None);
-        };
-        Ok(self
-            .store
-            .read(|connection| crate::store::stored_reply(connection, &caller.who, key))?)
-    }
-
-    /// Stores the reply of a call with several effects under its key. Returns the reply, or the one
-    /// that is already stored.
-    async fn store_reply<T>(&self, caller: Caller, reply: T) -> Result<T, OpError>
-    where
-        T: Serialize + DeserializeOwned + Send + 'static,
-    {
-        if caller.key.is_none() {
-            return Ok(reply);
-        }
-        self.write(caller, move |_, _| Ok(reply)).await
-    }
-
-    /// Like `write`, for calls that stop a run and must work on a full disk (see
-    /// [`Store::write_using_reserved_space`]).
-    async fn write_using_reserved_space<T>(
-        &self,
-        caller: Caller,
-        work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError> + Clone + Send + 'static,
-    ) -> Result<T, OpError>
-    where
-        T: Serialize + DeserializeOwned + Send + 'static,
-    {
-        let Caller { who, key } = caller;
-        Ok(self
-            .store
-            .write_using_reserved_space(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who)))
-            .await?)
-    }
-
-    /// Like `write`, but stores only a receipt under the key: for a repeated call, `again` rebuilds
-    /// the same reply from it. `work` must refuse before it writes (see [`Store::write_checked`]).
-    /// `announce` announces its first reads.
-    async fn write_with_receipt<T, R>(
-        &self,
-        caller: Caller,
-        announce: impl FnOnce(&Connection, &Principal) + Send + 'static,
-        work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError> + Send + 'static,
-        receipt: impl FnOnce(&T) -> R + Send + 'static,
-        again: impl FnOnce(&mut Tx<'_>, R) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, OpError>
-    where
-        T: Send + 'static,
-        R: Serialize + DeserializeOwned,
-    {
-        let Caller { who, key } = caller;
-        let once = move |tx: &mut Tx<'_>| {
-            announce_caller(tx.connection(), &who);
-            announce(tx.connection(), &who);
-            tx.once_with_receipt(&who, key.as_ref(), |tx| act(tx, &who, work), receipt, again)
-        };
-        Ok(self.store.write_checked(once).await?)
-    }
-
-    /// Refuses an action that the principal may never perform, before any lookup.
-    fn check(who: &Principal, action: Action) -> Result<(), OpError> {
-        lookup::check(who, action).map_err(OpError::from)
-    }
-}
-
-/// Announces the read of the calling run, which most calls begin with.
-fn announce_caller(connection: &Connection, who: &Principal) {
-    if let Principal::Run(run) = who {
-        connection.announce(|connection| run_by_id(connection, *run));
-    }
-}
-
-/// Performs a call. A run that makes a call has read its delivered messages.
-fn act<T>(
-    tx: &mut Tx<'_>,
-    who: &Principal,
-    work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    let done = work(tx, who)?;
-    if let Principal::Run(run) = who {
-        tx.set_messages_read(*run)?;
-    }
-    Ok(done)
 }

@@ -4,7 +4,7 @@
 use crate::config::{self, PolicySet};
 use crate::ops::policy_changes::PolicyFile;
 use crate::ops::requests::{deciding_policy, passed_by};
-use crate::ops::{OpError, Ops, render};
+use crate::ops::{OpError, Ops, lookup, render};
 use crate::store::{answers_by_rules, newest_approvals, permissions_of, run_by_id};
 use crate::view::{
     CheckPolicies, ListPolicies, PassedPolicyView, PolicyCheck, PolicyList, PolicyTrial,
@@ -35,7 +35,7 @@ impl Ops {
         who: &Principal,
         call: &ListPolicies,
     ) -> Result<PolicyList, OpError> {
-        Self::check(who, Action::ManageHub)?;
+        lookup::check(who, Action::ManageHub)?;
         let answers = self.store.read(answers_by_rules)?;
         let view = |policy: &Policy| render::policy(policy, &answers);
         let file = PolicyFile::of(self);
@@ -70,7 +70,7 @@ impl Ops {
         who: &Principal,
         call: &TryPolicies,
     ) -> Result<PolicyTrial, OpError> {
-        Self::check(who, Action::ManageHub)?;
+        lookup::check(who, Action::ManageHub)?;
         if call.text.len() > limits::PROMPT_BYTES_MAX {
             return Err(Denied::invalid("text", "is too long for a configuration").into());
         }
@@ -145,7 +145,7 @@ impl Ops {
         who: &Principal,
         call: CheckPolicies,
     ) -> Result<PolicyCheck, OpError> {
-        Self::check(who, Action::ManageHub)?;
+        lookup::check(who, Action::ManageHub)?;
         let PolicyQuestion {
             agent,
             profile,

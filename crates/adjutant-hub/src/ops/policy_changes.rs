@@ -3,7 +3,7 @@
 //! restricts. The store has the policies in effect.
 
 use crate::config::PolicySet;
-use crate::ops::{Caller, OpError, Ops, render};
+use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{
     Connection, StoreError, Tx, answers_by_rules, has_live_runs, policies_in_effect,
     source_in_effect,
@@ -203,9 +203,9 @@ impl Ops {
         caller: Caller,
         call: TrustPolicyChange,
     ) -> Result<PolicyChangeView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+        lookup::check(&caller.who, Action::ManageHub)?;
         let file = PolicyFile::of(self);
-        self.write(caller, move |tx, _| {
+        caller.write(&self.store, move |tx, _| {
             let view = file.change(tx.connection())?;
             // Compared with a reading of its own, so that what is recorded is what was named.
             let change = file

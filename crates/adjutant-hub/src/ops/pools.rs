@@ -2,7 +2,7 @@
 
 use crate::clock::{self, rfc3339};
 use crate::config::{Config, PoolEntry};
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{
     ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StartTarget,
     StoreError, next_limit_end, pool_rows, queued_up_to, slots_used,
@@ -120,7 +120,7 @@ impl Ops {
     /// # Errors
     /// The caller may not list.
     pub(crate) fn list_pools(&self, who: &Principal) -> Result<PoolList, OpError> {
-        Self::check(who, Action::ListAgents)?;
+        lookup::check(who, Action::ListAgents)?;
         let config = self.config_or_builtin();
         let settings = self.pool_settings(&config);
         let queued = self.store.queued_by_pool();
@@ -160,7 +160,7 @@ impl Ops {
         caller: Caller,
         call: ChangePool,
     ) -> Result<PoolView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+        lookup::check(&caller.who, Action::ManageHub)?;
         let config = self.config_or_builtin();
         let name = known_pool(&config, &call.pool)?;
         match (call.slots, call.slots_as_configured) {
@@ -188,27 +188,31 @@ impl Ops {
         }
         let settings = self.pool_settings(&config);
         let queued = self.store.queued_by_pool();
-        self.write(caller, move |tx, who| {
-            let before = pool_rows(tx.connection())?
-                .into_iter()
-                .find(|row| row.name == name.as_str());
-            let configured = config.pools.get(&name).map_or(0, |pool| pool.slots);
-            let slots = if call.slots_as_configured {
-                None
-            } else {
-                call.slots.or(before.as_ref().and_then(|row| row.slots))
-            };
-            let was_paused = before.as_ref().is_some_and(|row| row.is_paused);
-            let is_paused = call.paused.unwrap_or(was_paused);
-            let slots_before = before.and_then(|row| row.slots).unwrap_or(configured);
-            let changes = pool::changes(
-                (slots_before, was_paused),
-                (slots.unwrap_or(configured), is_paused),
-            );
-            tx.set_pool(&name, slots, is_paused, who, &changes)?;
-            Ok(Overview::read(tx.connection(), &settings, queued)?.view(&config, name.as_str()))
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                let before = pool_rows(tx.connection())?
+                    .into_iter()
+                    .find(|row| row.name == name.as_str());
+                let configured = config.pools.get(&name).map_or(0, |pool| pool.slots);
+                let slots = if call.slots_as_configured {
+                    None
+                } else {
+                    call.slots.or(before.as_ref().and_then(|row| row.slots))
+                };
+                let was_paused = before.as_ref().is_some_and(|row| row.is_paused);
+                let is_paused = call.paused.unwrap_or(was_paused);
+                let slots_before = before.and_then(|row| row.slots).unwrap_or(configured);
+                let changes = pool::changes(
+                    (slots_before, was_paused),
+                    (slots.unwrap_or(configured), is_paused),
+                );
+                tx.set_pool(&name, slots, is_paused, who, &changes)?;
+                Ok(
+                    Overview::read(tx.connection(), &settings, queued)?
+                        .view(&config, name.as_str()),
+                )
+            })
+            .await
     }
 }
 

@@ -19,7 +19,7 @@ impl Ops {
     /// # Errors
     /// The caller is not the run itself, the run has finished, or a field is unusable.
     pub async fn stop_work(&self, caller: Caller, call: StopWork) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Report)?;
+        lookup::check(&caller.who, Action::Report)?;
         let cause = call
             .stop_reason
             .spoken()
@@ -64,21 +64,22 @@ impl Ops {
             ..Checkpoint::default()
         };
         let (home, retention) = (self.home.clone(), self.retention());
-        self.write(caller, move |tx, who| {
-            let run = lookup::run(tx.connection(), who, Action::Report, &run)?;
-            if let RunState::Finished(outcome) = run.state {
-                return Err(Denied::RunFinished {
-                    run: run.name.clone(),
-                    outcome,
+        caller
+            .write(&self.store, move |tx, who| {
+                let run = lookup::run(tx.connection(), who, Action::Report, &run)?;
+                if let RunState::Finished(outcome) = run.state {
+                    return Err(Denied::RunFinished {
+                        run: run.name.clone(),
+                        outcome,
+                    }
+                    .into());
                 }
-                .into());
-            }
-            let run = tx.as_signal(Some(SignalKind::Stop), Source::Tool, |tx| {
-                stop(tx, &run, cause, checkpoint, retention)
-            })?;
-            render::run(tx.connection(), &home, &run)
-        })
-        .await
+                let run = tx.as_signal(Some(SignalKind::Stop), Source::Tool, |tx| {
+                    stop(tx, &run, cause, checkpoint, retention)
+                })?;
+                render::run(tx.connection(), &home, &run)
+            })
+            .await
     }
 
     /// Records a run's status report, or a parent's annotation.
@@ -95,7 +96,7 @@ impl Ops {
         } else {
             Action::Annotate
         };
-        Self::check(&caller.who, action)?;
+        lookup::check(&caller.who, action)?;
         let claim = match call.status.spoken() {
             Some(ReportedStatus::Running) => None,
             _ => Some(Claim::spoken(call.status.as_str()).ok_or_else(|| {
@@ -135,8 +136,8 @@ impl Ops {
         }
         let home = self.home.clone();
         let Caller { who, key } = caller.clone();
-        let mut view = self
-            .write(caller, move |tx, who| {
+        let mut view = caller
+            .write(&self.store, move |tx, who| {
                 let run = lookup::run(tx.connection(), who, action, &call.run)?;
                 let run = record_status(tx, who, &run, claim, &call)?;
                 render::run(tx.connection(), &home, &run)

@@ -3,7 +3,7 @@
 
 use crate::config::{self, RepositoryPolicies};
 use crate::files;
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{
     Connection, StoreError, has_trusted, is_trusted, repository_policies_of, run_by_id,
     workspace_around,
@@ -283,7 +283,7 @@ impl Ops {
         caller: Caller,
         call: TrustPolicies,
     ) -> Result<TrustedPolicies, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+        lookup::check(&caller.who, Action::ManageHub)?;
         if !Path::new(&call.directory).is_absolute() {
             return Err(Denied::invalid("directory", "is not absolute").into());
         }
@@ -293,14 +293,15 @@ impl Ops {
             .iter()
             .filter(|policy| policy.decision == PolicyDecision::Allow)
             .count() as u64;
-        self.write(caller, move |tx, who| {
-            tx.trust(&call.directory, &hash(&call.text), who)?;
-            Ok(TrustedPolicies {
-                directory: call.directory,
-                policies: policies.len() as u64,
-                allowing,
+        caller
+            .write(&self.store, move |tx, who| {
+                tx.trust(&call.directory, &hash(&call.text), who)?;
+                Ok(TrustedPolicies {
+                    directory: call.directory,
+                    policies: policies.len() as u64,
+                    allowing,
+                })
             })
-        })
-        .await
+            .await
     }
 }

@@ -1,7 +1,7 @@
 //! Searching, and maintaining the search index.
 
 use super::chats::{ChatCaller, shown_entry};
-use super::{OpError, Ops};
+use super::{OpError, Ops, lookup};
 use crate::clock::{self, rfc3339};
 use crate::store::{
     self, FoundText, Hit, Query, Source, StoreError, has_unindexed_entries, search_backlog,
@@ -99,7 +99,7 @@ impl Ops {
     /// # Errors
     /// An unknown chat or participant, a time or source that cannot be read.
     pub async fn search(&self, who: &Principal, call: Search) -> Result<SearchHits, OpError> {
-        Self::check(who, Action::ListChats)?;
+        lookup::check(who, Action::ListChats)?;
         if call.query.chars().count() > QUERY_CHARS_MAX {
             return Err(
                 Denied::invalid("query", format!("at most {QUERY_CHARS_MAX} characters")).into(),

@@ -1,6 +1,6 @@
 //! Statistics of runs.
 
-use super::{OpError, Ops};
+use super::{OpError, Ops, lookup};
 use crate::clock::{self, rfc3339};
 use crate::store::{Connection, Run, RunStats, StatsQuery, StoreError, run_stats, tree_totals};
 use crate::view::{AnswersView, GetStats, StatsRowView, StatsView, TimesView, TreeStatsView};
@@ -17,7 +17,7 @@ impl Ops {
     /// # Errors
     /// The caller may not list runs, or the grouping is unknown.
     pub async fn stats(&self, who: &Principal, call: GetStats) -> Result<StatsView, OpError> {
-        Self::check(who, Action::ListRuns)?;
+        lookup::check(who, Action::ListRuns)?;
         let by = match &call.by {
             None => None,
             Some(word) => Some(

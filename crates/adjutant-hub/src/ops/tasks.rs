@@ -1,7 +1,7 @@
 //! Waits stored for MCP clients that poll. One task is one wait; it advances only when it is
 //! polled, so nothing runs in the background.
 
-use super::{Caller, OpError, Ops};
+use super::{Caller, OpError, Ops, lookup};
 use crate::clock::{self, rfc3339};
 use crate::store::{Connection, Request, StoreError, Task, request_by_id, task_by_id};
 use crate::view::{
@@ -134,7 +134,7 @@ impl Ops {
     /// # Errors
     /// The caller may not wait, or a run is unknown.
     pub async fn start_task(&self, caller: Caller, call: StartTask) -> Result<TaskView, OpError> {
-        Self::check(&caller.who, Action::Wait)?;
+        lookup::check(&caller.who, Action::Wait)?;
         let declined = request_keys("declined", &call.declined)?
             .into_iter()
             .collect();
@@ -159,23 +159,24 @@ impl Ops {
         }
         let id = crate::hub_client::random_hex::<16>();
         let ttl_ms = i64::try_from(call.ttl_ms.clamp(1, TTL_MS_MAX)).unwrap_or(i64::MAX);
-        self.write(caller, move |tx, who| {
-            let now = tx.now();
-            let task = Task {
-                id,
-                principal: who.to_string(),
-                wait: wait.write()?,
-                status: TaskStatus::Working.word().to_owned(),
-                result: None,
-                created_at: now,
-                updated_at: now,
-                ttl_ms,
-                due_at: tx.steady().plus_ms(ttl_ms),
-            };
-            tx.start_task(&task)?;
-            wait.view(&task, "waiting".to_owned())
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                let now = tx.now();
+                let task = Task {
+                    id,
+                    principal: who.to_string(),
+                    wait: wait.write()?,
+                    status: TaskStatus::Working.word().to_owned(),
+                    result: None,
+                    created_at: now,
+                    updated_at: now,
+                    ttl_ms,
+                    due_at: tx.steady().plus_ms(ttl_ms),
+                };
+                tx.start_task(&task)?;
+                wait.view(&task, "waiting".to_owned())
+            })
+            .await
     }
 
     fn task(&self, who: &Principal, id: &str) -> Result<Task, OpError> {
@@ -191,7 +192,7 @@ impl Ops {
     /// # Errors
     /// Unknown, foreign, or past its time to live.
     pub async fn get_task(&self, caller: &Caller, call: &GetTask) -> Result<TaskView, OpError> {
-        Self::check(&caller.who, Action::Wait)?;
+        lookup::check(&caller.who, Action::Wait)?;
         let task = self.task(&caller.who, &call.task_id)?;
         let wait = StoredWait::read(&task)?;
         let late = self
@@ -235,8 +236,8 @@ impl Ops {
     /// # Errors
     /// Unknown, foreign, or past its time to live.
     pub async fn update_task(&self, caller: Caller, call: UpdateTask) -> Result<TaskView, OpError> {
-        Self::check(&caller.who, Action::Wait)?;
-        if let Some(earlier) = self.stored_reply(&caller)? {
+        lookup::check(&caller.who, Action::Wait)?;
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
         let (declined, closed) = (
@@ -244,26 +245,27 @@ impl Ops {
             request_keys("closed", &call.closed)?,
         );
         let id = self.task(&caller.who, &call.task_id)?.id;
-        self.write(caller, move |tx, _| {
-            let not_found = || Denied::not_found("task", &id);
-            let mut wait =
-                StoredWait::read(&task_by_id(tx.connection(), &id)?.ok_or_else(not_found)?)?;
-            wait.declined.extend(declined);
-            wait.closed.retain(|known| !closed.contains(known));
-            wait.closed.extend(closed);
-            if wait.declined.len().max(wait.closed.len()) > UPDATES_MAX {
-                return Err(Denied::Limit {
-                    what: "replies about requests of one task",
-                    limit: UPDATES_MAX as u64,
+        caller
+            .write(&self.store, move |tx, _| {
+                let not_found = || Denied::not_found("task", &id);
+                let mut wait =
+                    StoredWait::read(&task_by_id(tx.connection(), &id)?.ok_or_else(not_found)?)?;
+                wait.declined.extend(declined);
+                wait.closed.retain(|known| !closed.contains(known));
+                wait.closed.extend(closed);
+                if wait.declined.len().max(wait.closed.len()) > UPDATES_MAX {
+                    return Err(Denied::Limit {
+                        what: "replies about requests of one task",
+                        limit: UPDATES_MAX as u64,
+                    }
+                    .into());
                 }
-                .into());
-            }
-            tx.change_task(&id, &wait.write()?)?;
-            let changed = task_by_id(tx.connection(), &id)?.ok_or_else(not_found)?;
-            let message = format!("{}{}", changed.status, wait.late_answers(tx.connection())?);
-            wait.view(&changed, message)
-        })
-        .await
+                tx.change_task(&id, &wait.write()?)?;
+                let changed = task_by_id(tx.connection(), &id)?.ok_or_else(not_found)?;
+                let message = format!("{}{}", changed.status, wait.late_answers(tx.connection())?);
+                wait.view(&changed, message)
+            })
+            .await
     }
 
     /// Cancels a stored wait; its runs continue.
@@ -271,18 +273,19 @@ impl Ops {
     /// # Errors
     /// Unknown, foreign, or past its time to live.
     pub async fn cancel_task(&self, caller: Caller, call: CancelTask) -> Result<TaskView, OpError> {
-        Self::check(&caller.who, Action::Wait)?;
-        if let Some(earlier) = self.stored_reply(&caller)? {
+        lookup::check(&caller.who, Action::Wait)?;
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
         let id = self.task(&caller.who, &call.task_id)?.id;
-        self.write(caller, move |tx, _| {
-            tx.end_task(&id, TaskStatus::Cancelled.word(), None)?;
-            let ended =
-                task_by_id(tx.connection(), &id)?.ok_or_else(|| Denied::not_found("task", &id))?;
-            let message = ended.status.clone();
-            StoredWait::read(&ended)?.view(&ended, message)
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, _| {
+                tx.end_task(&id, TaskStatus::Cancelled.word(), None)?;
+                let ended = task_by_id(tx.connection(), &id)?
+                    .ok_or_else(|| Denied::not_found("task", &id))?;
+                let message = ended.status.clone();
+                StoredWait::read(&ended)?.view(&ended, message)
+            })
+            .await
     }
 }

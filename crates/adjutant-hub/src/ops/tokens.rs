@@ -2,7 +2,7 @@
 //! a token sends only its hash, so no reply that is stored under an idempotency key contains a
 //! secret.
 
-use super::{Caller, OpError, Ops, random};
+use super::{Caller, OpError, Ops, lookup, random};
 use crate::clock::{self, rfc3339};
 use crate::store::{
     Connection, NewToken, PageSecrets, StoreError, Subscription, Token, Topic, token_by_hash,
@@ -165,17 +165,18 @@ impl Ops {
         caller: Caller,
         call: CreateToken,
     ) -> Result<TokenView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+        lookup::check(&caller.who, Action::ManageHub)?;
         let new = checked_token(call)?;
-        self.write(caller, move |tx, _| {
-            check_can_add(tx.connection(), &new)?;
-            tx.add_token(&new)?;
-            let stored = token_by_name(tx.connection(), &new.name)?;
-            Ok(view(&stored.ok_or_else(|| {
-                StoreError::Corrupt("the new token is not there".to_owned())
-            })?))
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, _| {
+                check_can_add(tx.connection(), &new)?;
+                tx.add_token(&new)?;
+                let stored = token_by_name(tx.connection(), &new.name)?;
+                Ok(view(&stored.ok_or_else(|| {
+                    StoreError::Corrupt("the new token is not there".to_owned())
+                })?))
+            })
+            .await
     }
 
     /// Signs a page of this program in to the dashboard. Its token acts as the person and expires.
@@ -312,7 +313,7 @@ impl Ops {
         who: &Principal,
         call: &ListTokens,
     ) -> Result<TokenList, OpError> {
-        Self::check(who, Action::ManageHub)?;
+        lookup::check(who, Action::ManageHub)?;
         let all = self.store.read(tokens)?;
         Ok(TokenList {
             tokens: all
@@ -332,17 +333,18 @@ impl Ops {
         caller: Caller,
         call: RevokeToken,
     ) -> Result<TokenView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
-        self.write(caller, move |tx, _| {
-            let token = token_by_name(tx.connection(), &call.name)?
-                .ok_or_else(|| Denied::not_found("token", &call.name))?;
-            tx.revoke_token(token.id)?;
-            Ok(view(&Token {
-                revoked_at: Some(tx.now()),
-                ..token
-            }))
-        })
-        .await
+        lookup::check(&caller.who, Action::ManageHub)?;
+        caller
+            .write(&self.store, move |tx, _| {
+                let token = token_by_name(tx.connection(), &call.name)?
+                    .ok_or_else(|| Denied::not_found("token", &call.name))?;
+                tx.revoke_token(token.id)?;
+                Ok(view(&Token {
+                    revoked_at: Some(tx.now()),
+                    ..token
+                }))
+            })
+            .await
     }
 
     /// Checks a token that a caller presents. `None`: it is unknown or revoked.

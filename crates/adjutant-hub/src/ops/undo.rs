@@ -84,7 +84,7 @@ impl Ops {
     /// changed since; a file is in the way; git failed.
     pub async fn undo(&self, caller: Caller, call: UndoRun) -> Result<UndoView, OpError> {
         let only = Arc::clone(&self.tree_changes).lock_owned().await;
-        if let Some(earlier) = self.stored_reply(&caller)? {
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
         let target = self.undo_target(&caller.who, &call)?;
@@ -172,16 +172,17 @@ impl Ops {
     /// Records an undo before it replaces files.
     async fn record_undo(&self, caller: Caller, plan: &UndoPlan) -> Result<(), OpError> {
         let (undo, text) = (plan.record(), plan.describe());
-        self.write(caller, move |tx, who| {
-            let run = tx.run(undo.run)?;
-            // It may have been resumed since, and others started.
-            refuse_unended(&run)?;
-            if !undo.is_forced {
-                refuse_others(&working_around(tx.connection(), &run.cwd, run.id)?)?;
-            }
-            tx.start_undo(&undo, who, &text)
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                let run = tx.run(undo.run)?;
+                // It may have been resumed since, and others started.
+                refuse_unended(&run)?;
+                if !undo.is_forced {
+                    refuse_others(&working_around(tx.connection(), &run.cwd, run.id)?)?;
+                }
+                tx.start_undo(&undo, who, &text)
+            })
+            .await
     }
 
     /// Replaces the files, and records the end.
@@ -222,7 +223,7 @@ impl Ops {
                 is_unguarded: restored.is_unguarded,
                 ..with_left_alone(view, left_alone)
             };
-            let stored = ops.write(caller, move |tx, _| {
+            let stored = caller.write(&ops.store, move |tx, _| {
                 tx.finish_undo(id)?;
                 Ok(view)
             });

@@ -225,7 +225,7 @@ impl Ops {
         call: &Wait,
         is_asked: impl Fn(&Request) -> bool,
     ) -> Result<(Waited, Vec<RequestView>), OpError> {
-        Self::check(who, Action::Wait)?;
+        lookup::check(who, Action::Wait)?;
         if call.runs.len() > RUNS_MAX {
             return Err(Denied::invalid("runs", format!("at most {RUNS_MAX}")).into());
         }
@@ -372,7 +372,7 @@ impl Ops {
     /// The run is unknown or foreign.
     pub async fn events(&self, caller: &Caller, call: &ReadEvents) -> Result<EventPage, OpError> {
         let who = &caller.who;
-        Self::check(who, Action::Events)?;
+        lookup::check(who, Action::Events)?;
         let limit = call.limit.unwrap_or(EVENTS_DEFAULT).clamp(1, EVENTS_MAX);
         let run = match &call.run {
             Some(run) => Some(

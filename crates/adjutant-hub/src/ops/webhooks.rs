@@ -1,7 +1,7 @@
 //! Webhooks: subscriptions, deliveries and their payloads.
 
 use super::chats::shown_entry;
-use super::{Caller, OpError, Ops, render};
+use super::{Caller, OpError, Ops, lookup, render};
 use crate::clock::{self, rfc3339};
 use crate::config::{Home, Target, Webhook};
 use crate::store::{
@@ -114,7 +114,7 @@ impl Ops {
     /// # Errors
     /// Another caller, or a failure of the store.
     pub(crate) fn list_webhooks(&self, who: &Principal) -> Result<WebhookList, OpError> {
-        Self::check(who, Action::ManageHub)?;
+        lookup::check(who, Action::ManageHub)?;
         Ok(WebhookList {
             webhooks: self.webhooks()?,
         })
@@ -129,7 +129,7 @@ impl Ops {
         caller: Caller,
         call: RetryWebhooks,
     ) -> Result<WebhooksRetried, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+        lookup::check(&caller.who, Action::ManageHub)?;
         let urls: Vec<String> = self
             .config()?
             .webhooks
@@ -140,14 +140,15 @@ impl Ops {
             None => urls,
             Some(given) => vec![one_of(urls, given)?],
         };
-        self.write(caller, move |tx, _| {
-            let mut deliveries = 0;
-            for url in &urls {
-                deliveries += tx.retry_deliveries(url)?;
-            }
-            Ok(WebhooksRetried { deliveries })
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, _| {
+                let mut deliveries = 0;
+                for url in &urls {
+                    deliveries += tx.retry_deliveries(url)?;
+                }
+                Ok(WebhooksRetried { deliveries })
+            })
+            .await
     }
 
     /// Returns the state of the configured webhooks, or of the known ones where the configuration

@@ -4,7 +4,7 @@ use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::entry::found;
 use crate::ops::chats::render;
 use crate::ops::chats::wake::{has_messages, topics_of};
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{
     Chat, Connection, NoteReceipt, StoreError, Topic, TurnState, Tx, entry_by_seq, member,
     newest_mention_elsewhere, receipts_of, reply_of, run_by_id, turn_by_id, turns_to_answer,
@@ -25,7 +25,7 @@ impl Ops {
         who: &Principal,
         call: &ReadAnswers,
     ) -> Result<Answers, OpError> {
-        Self::check(who, Action::ReadChat)?;
+        lookup::check(who, Action::ReadChat)?;
         let chat = self
             .store
             .read(|connection| ChatCaller::of(connection, who)?.chat(connection, call.chat_id))?;
@@ -98,22 +98,30 @@ impl Ops {
         caller: Caller,
         call: CancelAnswers,
     ) -> Result<Answers, OpError> {
-        Self::check(&caller.who, Action::Say)?;
+        lookup::check(&caller.who, Action::Say)?;
         let retention = self.retention();
-        self.write(caller, move |tx, who| {
-            let chat = ChatCaller::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
-            let entry = found(tx, &chat, call.seq)?;
-            if *who != Principal::Person {
-                let foreign = Denied::NotAllowed {
-                    who: "you",
-                    action: "end the answers to another author's message",
-                };
-                check_edit(who, &entry.author).map_err(|_| foreign)?;
-            }
-            crate::ops::chats::answers::cancel(tx, &chat, call.seq, retention, &who.to_string())?;
-            answers_to(tx.connection(), &chat, call.seq, None)
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                let chat =
+                    ChatCaller::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
+                let entry = found(tx, &chat, call.seq)?;
+                if *who != Principal::Person {
+                    let foreign = Denied::NotAllowed {
+                        who: "you",
+                        action: "end the answers to another author's message",
+                    };
+                    check_edit(who, &entry.author).map_err(|_| foreign)?;
+                }
+                crate::ops::chats::answers::cancel(
+                    tx,
+                    &chat,
+                    call.seq,
+                    retention,
+                    &who.to_string(),
+                )?;
+                answers_to(tx.connection(), &chat, call.seq, None)
+            })
+            .await
     }
 
     /// Marks answers as read when nothing unread precedes them.

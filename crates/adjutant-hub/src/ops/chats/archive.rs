@@ -2,7 +2,7 @@
 
 use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::{render, summary};
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::Tx;
 use crate::view::{ArchiveChat, ChatView};
 use adjutant_core::{Action, Denied, Principal};
@@ -18,7 +18,7 @@ impl Ops {
         caller: Caller,
         call: ArchiveChat,
     ) -> Result<ChatView, OpError> {
-        Self::check(&caller.who, Action::Say)?;
+        lookup::check(&caller.who, Action::Say)?;
         if matches!(caller.who, Principal::Run(_)) {
             return Err(Denied::NotAllowed {
                 who: "a run",
@@ -65,7 +65,7 @@ impl Ops {
             let chat = tx.archive_chat(chat.id, call.archived)?;
             render::full(tx.connection(), &caller, &presence, &chat)
         };
-        let archived = self.write(caller, archive).await;
+        let archived = caller.write(&self.store, archive).await;
         if let Some(kept) = kept {
             self.resolve_credentials(kept).await;
         }

@@ -21,7 +21,7 @@ impl Ops {
     /// # Errors
     /// The run is unknown or foreign.
     pub(crate) fn read_board(&self, who: &Principal, call: &ReadBoard) -> Result<Board, OpError> {
-        Self::check(who, Action::ReadChat)?;
+        lookup::check(who, Action::ReadChat)?;
         let limit = call.limit.unwrap_or(ENTRIES_DEFAULT).clamp(1, ENTRIES_MAX);
         Ok(self.store.read(|connection| {
             let viewer = match &call.run {

@@ -3,7 +3,7 @@
 use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::wake::{has_messages, topics_of};
 use crate::ops::chats::{render, team};
-use crate::ops::{OpError, Ops};
+use crate::ops::{OpError, Ops, lookup};
 use crate::store::{Connection, StoreError, chats_newest, mentions_of, newest_mention};
 use crate::view::{ChatFilter, ChatList, ListChats, Word};
 use adjutant_core::{Action, Denied, Principal};
@@ -22,7 +22,7 @@ impl Ops {
     /// # Errors
     /// An unknown status.
     pub async fn list_chats(&self, who: &Principal, call: &ListChats) -> Result<ChatList, OpError> {
-        Self::check(who, Action::ListChats)?;
+        lookup::check(who, Action::ListChats)?;
         let archived = match call.status.as_ref().map(Word::known) {
             None | Some(Some(ChatFilter::Active)) => Some(false),
             Some(Some(ChatFilter::Archived)) => Some(true),

@@ -2,7 +2,7 @@
 
 use super::caller::ChatCaller;
 use super::render;
-use crate::ops::{OpError, Ops};
+use crate::ops::{OpError, Ops, lookup};
 use crate::store::{Connection, StoreError, mentions_of, unread};
 use crate::view::{ListMentions, MentionView, Mentions};
 use adjutant_core::{Action, Principal};
@@ -20,7 +20,7 @@ impl Ops {
         who: &Principal,
         call: &ListMentions,
     ) -> Result<Mentions, OpError> {
-        Self::check(who, Action::ListChats)?;
+        lookup::check(who, Action::ListChats)?;
         let limit = call
             .limit
             .unwrap_or(MENTIONS_DEFAULT)

@@ -9,7 +9,7 @@ use crate::ops::chats::publish::{Publication, publish};
 use crate::ops::chats::render;
 use crate::ops::chats::work_context::WorkContext;
 use crate::ops::ledger::{self, AnnouncingTree};
-use crate::ops::{Caller, OpError, Ops, programs};
+use crate::ops::{Caller, OpError, Ops, lookup, programs};
 use crate::store::{
     Chat, ChatEntry, Connection, NewEntry, StoreError, Tx, agents_in, board_size, changes_of,
     chat_by_id, entry_by_key, hops_behind, member, members, turn_of_run,
@@ -32,7 +32,7 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign chat or participant, an archived chat, or an unusable text.
     pub async fn say(&self, caller: Caller, mut call: Say) -> Result<PostedMessage, OpError> {
-        Self::check(&caller.who, Action::Say)?;
+        lookup::check(&caller.who, Action::Say)?;
         if let Some(message) = &call.message {
             chat::checked_message(message)?;
         }
@@ -78,9 +78,9 @@ impl Ops {
         };
         // The reply is its own receipt, since the message may be edited before the call is
         // repeated.
-        let posted = self
+        let posted = caller
             .write_with_receipt(
-                caller,
+                &self.store,
                 announce_reads,
                 say,
                 PostedMessage::clone,

@@ -3,7 +3,7 @@
 use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::render;
 use crate::ops::chats::wake::{has_messages, topics_of};
-use crate::ops::{OpError, Ops};
+use crate::ops::{OpError, Ops, lookup};
 use crate::store::{
     ChatEntry, Connection, StoreError, Topic, Tx, changes_of, entries_after, entries_beyond,
     entries_changed, entries_last, member, position_in_chat, unread_before,
@@ -27,7 +27,7 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign.
     pub async fn show_chat(&self, who: &Principal, call: &ShowChat) -> Result<ChatPage, OpError> {
-        Self::check(who, Action::ReadChat)?;
+        lookup::check(who, Action::ReadChat)?;
         let deadline = crate::ops::end_of_wait(call.wait_ms);
         let reader = self.reader_of(who, call)?;
         let read = self.await_entries(&reader, call, deadline).await?;

@@ -4,7 +4,7 @@ use crate::config::{Config, Template};
 use crate::ops::chats::caller::{ChatCaller, check_can_see};
 use crate::ops::chats::entry::{entry_no, note};
 use crate::ops::chats::render;
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{Chat, Connection, Member, NewChat, StoreError, Tx, entry_by_seq, members};
 use crate::view::{ChatView, StartChat};
 use adjutant_core::chat::{self, ChatKind, Participant, Scope};
@@ -16,7 +16,7 @@ impl Ops {
     /// # Errors
     /// An unusable title, participant, template or branch.
     pub async fn start_chat(&self, caller: Caller, call: StartChat) -> Result<ChatView, OpError> {
-        Self::check(&caller.who, Action::StartChat)?;
+        lookup::check(&caller.who, Action::StartChat)?;
         let title = chat::checked_title(&call.title)?;
         if call.participants.len() > chat::PARTICIPANTS_MAX {
             return Err(Denied::invalid(
@@ -32,12 +32,13 @@ impl Ops {
         )?;
         let config = self.config()?;
         let presence = self.presence.clone();
-        self.write(caller, move |tx, who| {
-            let caller = ChatCaller::of(tx.connection(), who)?;
-            let chat = start(tx, &config, &caller, call, title)?;
-            render::full(tx.connection(), &caller, &presence, &chat)
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                let caller = ChatCaller::of(tx.connection(), who)?;
+                let chat = start(tx, &config, &caller, call, title)?;
+                render::full(tx.connection(), &caller, &presence, &chat)
+            })
+            .await
     }
 }
 

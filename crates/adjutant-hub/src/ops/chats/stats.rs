@@ -1,7 +1,7 @@
 //! Statistics about chats.
 
 use super::caller::ChatCaller;
-use crate::ops::{OpError, Ops};
+use crate::ops::{OpError, Ops, lookup};
 use crate::store::{ParticipantRow, Turns, stats_of};
 use crate::view::{ChatStats, GetChatStats, ParticipantStats, TurnStats};
 use adjutant_core::chat::ChatId;
@@ -92,7 +92,7 @@ impl Ops {
         who: &Principal,
         call: &GetChatStats,
     ) -> Result<ChatStats, OpError> {
-        Self::check(who, Action::ListChats)?;
+        lookup::check(who, Action::ListChats)?;
         if call.chat_id.is_none() && *who != Principal::Person {
             return Err(Denied::invalid("chat_id", "say which chat").into());
         }

@@ -2,7 +2,7 @@
 
 use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::work_context::WorkContext;
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{NewTurn, Tx};
 use crate::view::{Answers, SummariseChat};
 use adjutant_core::chat::ChatId;
@@ -19,7 +19,7 @@ impl Ops {
         caller: Caller,
         call: SummariseChat,
     ) -> Result<Answers, OpError> {
-        Self::check(&caller.who, Action::Say)?;
+        lookup::check(&caller.who, Action::Say)?;
         if matches!(caller.who, Principal::Run(_)) {
             return Err(Denied::NotAllowed {
                 who: "a run",
@@ -56,7 +56,7 @@ impl Ops {
                 ..Answers::default()
             })
         };
-        let answers = self.write(caller, summarise).await;
+        let answers = caller.write(&self.store, summarise).await;
         self.resolve_credentials(kept).await;
         answers
     }

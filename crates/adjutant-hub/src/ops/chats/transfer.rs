@@ -2,7 +2,7 @@
 
 use super::caller::ChatCaller;
 use super::render;
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{
     Chat, ChatEntry, Imported, Member, NewChat, Revision, StoreError, Tx, entries_beyond,
     entry_by_key, export_of,
@@ -208,7 +208,7 @@ impl Ops {
         who: &Principal,
         call: &ExportChat,
     ) -> Result<ChatExport, OpError> {
-        Self::check(who, Action::ReadChat)?;
+        lookup::check(who, Action::ReadChat)?;
         Ok(self.store.read(|connection| {
             let chat = ChatCaller::of(connection, who)?.chat(connection, call.chat_id)?;
             let Some(export) = export_of(connection, chat.id, call.after, PART)? else {
@@ -250,12 +250,13 @@ impl Ops {
         check_may_import(&caller.who)?;
         let presence = self.presence.clone();
         let part = ImportPart::checked(call)?;
-        self.write(caller, move |tx, who| {
-            let caller = ChatCaller::of(tx.connection(), who)?;
-            let chat = part.import(tx)?;
-            render::full(tx.connection(), &caller, &presence, &chat)
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                let caller = ChatCaller::of(tx.connection(), who)?;
+                let chat = part.import(tx)?;
+                render::full(tx.connection(), &caller, &presence, &chat)
+            })
+            .await
     }
 }
 

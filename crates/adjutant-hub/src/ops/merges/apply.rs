@@ -152,7 +152,7 @@ impl Ops {
         let work = async move {
             view.is_unguarded = ops.carry_out(&merge, change).await?.is_unguarded;
             failpoint!("merge.after_end");
-            ops.store_reply(caller, view).await
+            caller.store_reply(&ops.store, view).await
         };
         let work = move || {
             let _only = only;

@@ -78,7 +78,7 @@ impl Ops {
 
     async fn discard_run(&self, caller: Caller, call: DiscardRun) -> Result<DiscardView, OpError> {
         let only = Arc::clone(&self.tree_changes).lock_owned().await;
-        let earlier = self.stored_reply(&caller)?;
+        let earlier = caller.stored_reply(&self.store)?;
         let target = self.target(&caller.who, Action::Discard, &call.run, WANTED);
         if let Some(earlier) = earlier {
             // The hub may have died before the removal.
@@ -194,29 +194,30 @@ impl Ops {
             .kept
             .as_ref()
             .map_or_else(String::new, |kept| format!("kept as snapshot {}", kept.n));
-        self.write(caller, move |tx, who| {
-            let run = tx.run(id)?;
-            // It may have been resumed since.
-            if run.state.is_live() || run.state == RunState::Queued {
-                return Err(Denied::WrongState {
-                    run: run.name.clone(),
-                    state: run.state.word(),
-                    wanted: WANTED,
+        caller
+            .write(&self.store, move |tx, who| {
+                let run = tx.run(id)?;
+                // It may have been resumed since.
+                if run.state.is_live() || run.state == RunState::Queued {
+                    return Err(Denied::WrongState {
+                        run: run.name.clone(),
+                        state: run.state.word(),
+                        wanted: WANTED,
+                    }
+                    .into());
                 }
-                .into());
-            }
-            // Another one may have been started in it.
-            if let Some(other) = unfinished_in(tx.connection(), &path, id)?.first() {
-                return Err(Denied::conflict(
-                    "run",
-                    format!("{other} works in its workspace: wait for it, or cancel it"),
-                )
-                .into());
-            }
-            tx.discard_workspace(&run, who, &text)?;
-            Ok(view)
-        })
-        .await
+                // Another one may have been started in it.
+                if let Some(other) = unfinished_in(tx.connection(), &path, id)?.first() {
+                    return Err(Denied::conflict(
+                        "run",
+                        format!("{other} works in its workspace: wait for it, or cancel it"),
+                    )
+                    .into());
+                }
+                tx.discard_workspace(&run, who, &text)?;
+                Ok(view)
+            })
+            .await
     }
 
     /// Removes the directory of a discarded workspace; with `force` also the earlier ones that a

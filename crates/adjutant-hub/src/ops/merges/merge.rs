@@ -26,7 +26,7 @@ impl Ops {
     async fn merge_run(&self, caller: Caller, call: MergeRun) -> Result<MergeView, OpError> {
         let mode = stated_mode(&call)?;
         let only = Arc::clone(&self.tree_changes).lock_owned().await;
-        if let Some(earlier) = self.stored_reply(&caller)? {
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
         let target = self.target(
@@ -47,15 +47,15 @@ impl Ops {
             MergeDecision::AlreadyMerged { commit, files } => {
                 view.outcome = MergeOutcome::AlreadyMerged.into();
                 (view.commit, view.files) = (Some(commit), files);
-                return self.store_reply(caller, view).await;
+                return caller.store_reply(&self.store, view).await;
             }
             MergeDecision::ResolvesNothing(resolved) => {
                 view.resolved_nothing_of = Some(resolved);
-                return self.store_reply(caller, view).await;
+                return caller.store_reply(&self.store, view).await;
             }
         };
         match input.make(&facts.scratch).await? {
-            BuiltMerge::Nothing => self.store_reply(caller, view).await,
+            BuiltMerge::Nothing => caller.store_reply(&self.store, view).await,
             BuiltMerge::Conflicts { commit, files } => {
                 let changes = match &call.resolve_with {
                     Some(_) => facts.changes_from(&input.base).await?,
@@ -72,7 +72,7 @@ impl Ops {
                         .resolve(step, &target, &changes, agent, call.env, view)
                         .await?;
                 }
-                self.store_reply(caller, view).await
+                caller.store_reply(&self.store, view).await
             }
             BuiltMerge::Commit(after) => {
                 let prepared = PreparedMerge::of(facts, call.branch, input.who, after);

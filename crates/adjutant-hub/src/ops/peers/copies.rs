@@ -6,7 +6,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::failpoint::failpoint;
 use crate::ops::chats::{ChatCaller, shown_chat, storable};
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::peer::{PeerError, PeerHub};
 use crate::protocol::peer::{KEY_BYTES_MAX, ReadShared, SharedEntry, SharedPage};
 use crate::store::{
@@ -133,9 +133,9 @@ impl Ops {
     /// The caller is not the person, the peer is unknown or cannot be reached, or does not share
     /// the chat.
     pub async fn follow_chat(&self, caller: Caller, call: FollowChat) -> Result<ChatView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+        lookup::check(&caller.who, Action::ManageHub)?;
         // A repeated call does not need the peer.
-        if let Some(earlier) = self.stored_reply(&caller)? {
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
         let FollowChat {
@@ -168,36 +168,37 @@ impl Ops {
         let title = checked_title(&found.title)
             .unwrap_or_else(|_| format!("chat {remote} of {}", peer.name));
         let (config, presence) = (self.config()?, self.presence.clone());
-        self.write(caller, move |tx, who| {
-            // The peer may have been removed meanwhile.
-            let peer = peer_by_name(tx.connection(), peer.name.as_str())?
-                .filter(|now| now.id == peer.id)
-                .ok_or_else(|| Denied::not_found("peer", peer.name.as_str()))?;
-            let id = match followed_remote(tx.connection(), peer.id, remote)? {
-                Some(followed) => followed.chat,
-                None => {
-                    check_can_follow(tx.connection(), peer.id)?;
-                    start_copy(
-                        tx,
-                        &config,
-                        &peer,
-                        NewCopy {
-                            title,
-                            owner,
-                            remote,
-                        },
-                    )?
-                }
-            };
-            let chat = tx.chat(id)?;
-            shown_chat(
-                tx.connection(),
-                &ChatCaller::of(tx.connection(), who)?,
-                &presence,
-                &chat,
-            )
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                // The peer may have been removed meanwhile.
+                let peer = peer_by_name(tx.connection(), peer.name.as_str())?
+                    .filter(|now| now.id == peer.id)
+                    .ok_or_else(|| Denied::not_found("peer", peer.name.as_str()))?;
+                let id = match followed_remote(tx.connection(), peer.id, remote)? {
+                    Some(followed) => followed.chat,
+                    None => {
+                        check_can_follow(tx.connection(), peer.id)?;
+                        start_copy(
+                            tx,
+                            &config,
+                            &peer,
+                            NewCopy {
+                                title,
+                                owner,
+                                remote,
+                            },
+                        )?
+                    }
+                };
+                let chat = tx.chat(id)?;
+                shown_chat(
+                    tx.connection(),
+                    &ChatCaller::of(tx.connection(), who)?,
+                    &presence,
+                    &chat,
+                )
+            })
+            .await
     }
 
     /// Ends a copy of a peer's chat. It stays as it is; posts that wait are refused.
@@ -209,24 +210,25 @@ impl Ops {
         caller: Caller,
         call: UnfollowChat,
     ) -> Result<ChatView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+        lookup::check(&caller.who, Action::ManageHub)?;
         let presence = self.presence.clone();
-        self.write(caller, move |tx, who| {
-            let id = ChatId(call.chat_id);
-            let followed = followed_chat(tx.connection(), id)?
-                .ok_or_else(|| Denied::not_found("followed chat", &call.chat_id.to_string()))?;
-            if followed.ended.is_none() {
-                tx.end_followed(id, "you ended it (adj chat unfollow)")?;
-            }
-            let chat = tx.chat(id)?;
-            shown_chat(
-                tx.connection(),
-                &ChatCaller::of(tx.connection(), who)?,
-                &presence,
-                &chat,
-            )
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                let id = ChatId(call.chat_id);
+                let followed = followed_chat(tx.connection(), id)?
+                    .ok_or_else(|| Denied::not_found("followed chat", &call.chat_id.to_string()))?;
+                if followed.ended.is_none() {
+                    tx.end_followed(id, "you ended it (adj chat unfollow)")?;
+                }
+                let chat = tx.chat(id)?;
+                shown_chat(
+                    tx.connection(),
+                    &ChatCaller::of(tx.connection(), who)?,
+                    &presence,
+                    &chat,
+                )
+            })
+            .await
     }
 
     /// Returns the chats to follow now: copies that are continued, of peers that are not blocked.

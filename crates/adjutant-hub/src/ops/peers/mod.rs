@@ -12,7 +12,7 @@ pub(crate) use copies::{FollowStep, FollowedStates};
 pub(crate) use outgoing::SendStep;
 
 use super::chats::{followed_view, share_views};
-use super::{Caller, OpError, Ops, is_hash};
+use super::{Caller, OpError, Ops, is_hash, lookup};
 use crate::clock::rfc3339;
 use crate::peer::{PeerError, PeerHub, checked_url};
 use crate::protocol::peer::ListShared;
@@ -48,7 +48,7 @@ impl Ops {
         caller: Caller,
         call: InvitePeer,
     ) -> Result<PeerView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+        lookup::check(&caller.who, Action::ManageHub)?;
         let InvitePeer { name, sha256 } = call;
         let name = PeerName::parse(&name)?;
         if !is_hash(&sha256) {
@@ -58,7 +58,7 @@ impl Ops {
             )
             .into());
         }
-        self.write(caller, move |tx, _| {
+        caller.write(&self.store, move |tx, _| {
             check_number(tx.connection(), &name)?;
             let peer = tx.add_peer(&name)?;
             if let Some(token) = peer.token {
@@ -83,7 +83,7 @@ impl Ops {
     /// # Errors
     /// The caller is not the person, or a value is invalid.
     pub async fn add_peer(&self, caller: Caller, call: AddPeer) -> Result<PeerView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+        lookup::check(&caller.who, Action::ManageHub)?;
         let AddPeer {
             name,
             url,
@@ -126,7 +126,7 @@ impl Ops {
             fingerprint,
             secret,
         };
-        let added = self.write(caller, move |tx, _| {
+        let added = caller.write(&self.store, move |tx, _| {
             check_number(tx.connection(), &name)?;
             let peer = tx.add_peer(&name)?;
             tx.set_peer_remote(peer.id, &remote)?;
@@ -148,7 +148,7 @@ impl Ops {
     /// # Errors
     /// The caller is not the person.
     pub(crate) fn list_peers(&self, who: &Principal, _: &ListPeers) -> Result<PeerList, OpError> {
-        Self::check(who, Action::ManageHub)?;
+        lookup::check(who, Action::ManageHub)?;
         Ok(self.store.read(|connection| {
             let peers = peers(connection)?
                 .iter()
@@ -167,7 +167,7 @@ impl Ops {
         who: &Principal,
         call: &GetPeer,
     ) -> Result<PeerDetails, OpError> {
-        Self::check(who, Action::ManageHub)?;
+        lookup::check(who, Action::ManageHub)?;
         let (peer, mut details) = self.store.read(|connection| {
             let peer = known(connection, &call.name)?;
             let mut details = PeerDetails {
@@ -247,19 +247,20 @@ impl Ops {
     /// # Errors
     /// The caller is not the person, or there is no such peer.
     pub async fn block_peer(&self, caller: Caller, call: BlockPeer) -> Result<PeerView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
-        self.write(caller, move |tx, _| {
-            let peer = known(tx.connection(), &call.name)?;
-            tx.block_peer(peer.id, call.blocked)?;
-            view(
-                tx.connection(),
-                &Peer {
-                    blocked: call.blocked,
-                    ..peer
-                },
-            )
-        })
-        .await
+        lookup::check(&caller.who, Action::ManageHub)?;
+        caller
+            .write(&self.store, move |tx, _| {
+                let peer = known(tx.connection(), &call.name)?;
+                tx.block_peer(peer.id, call.blocked)?;
+                view(
+                    tx.connection(),
+                    &Peer {
+                        blocked: call.blocked,
+                        ..peer
+                    },
+                )
+            })
+            .await
     }
 
     /// Removes a peer: its token is revoked, nothing is shared with it any more, and the copies of
@@ -268,9 +269,9 @@ impl Ops {
     /// # Errors
     /// The caller is not the person, or there is no such peer.
     pub async fn remove_peer(&self, caller: Caller, call: RemovePeer) -> Result<PeerView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
-        let removed = self
-            .write(caller, move |tx, _| {
+        lookup::check(&caller.who, Action::ManageHub)?;
+        let removed = caller
+            .write(&self.store, move |tx, _| {
                 let peer = known(tx.connection(), &call.name)?;
                 let shown = view(tx.connection(), &peer)?;
                 if let Some(token) = peer.token {
@@ -289,41 +290,45 @@ impl Ops {
     /// # Errors
     /// The caller is not the person, the chat or peer is unknown, or the chat cannot be shared.
     pub async fn share_chat(&self, caller: Caller, call: ShareChat) -> Result<ChatShares, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
-        self.write(caller, move |tx, _| {
-            let ShareChat {
-                chat_id,
-                peer,
-                read_only,
-                shared,
-            } = call;
-            let peer = known(tx.connection(), &peer)?;
-            let chat = chat_by_id(tx.connection(), ChatId(chat_id))?.filter(|chat| !chat.importing);
-            let chat = chat.ok_or_else(|| Denied::not_found("chat", &chat_id.to_string()))?;
-            if chat.link == Some(ChatLink::Followed) {
-                return Err(Denied::conflict(
-                    "chat_id",
-                    "it is a copy of another hub's chat; only that hub can share it",
-                )
-                .into());
-            }
-            if chat.kind != ChatKind::Chat {
-                return Err(
-                    Denied::invalid("chat_id", "boards and direct chats cannot be shared").into(),
-                );
-            }
-            if shared {
-                tx.share_chat(chat.id, peer.id, read_only)?
-            } else {
-                tx.unshare_chat(chat.id, peer.id)?
-            }
-            Ok(ChatShares {
-                chat_id,
-                title: chat.title,
-                shares: share_views(tx.connection(), chat.id)?,
+        lookup::check(&caller.who, Action::ManageHub)?;
+        caller
+            .write(&self.store, move |tx, _| {
+                let ShareChat {
+                    chat_id,
+                    peer,
+                    read_only,
+                    shared,
+                } = call;
+                let peer = known(tx.connection(), &peer)?;
+                let chat =
+                    chat_by_id(tx.connection(), ChatId(chat_id))?.filter(|chat| !chat.importing);
+                let chat = chat.ok_or_else(|| Denied::not_found("chat", &chat_id.to_string()))?;
+                if chat.link == Some(ChatLink::Followed) {
+                    return Err(Denied::conflict(
+                        "chat_id",
+                        "it is a copy of another hub's chat; only that hub can share it",
+                    )
+                    .into());
+                }
+                if chat.kind != ChatKind::Chat {
+                    return Err(Denied::invalid(
+                        "chat_id",
+                        "boards and direct chats cannot be shared",
+                    )
+                    .into());
+                }
+                if shared {
+                    tx.share_chat(chat.id, peer.id, read_only)?
+                } else {
+                    tx.unshare_chat(chat.id, peer.id)?
+                }
+                Ok(ChatShares {
+                    chat_id,
+                    title: chat.title,
+                    shares: share_views(tx.connection(), chat.id)?,
+                })
             })
-        })
-        .await
+            .await
     }
 }
 

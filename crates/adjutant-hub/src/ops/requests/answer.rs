@@ -39,7 +39,7 @@ impl Ops {
         call: AnswerRequests,
         via: Option<LinkName>,
     ) -> Result<Answered, OpError> {
-        Self::check(&caller.who, Action::Answer)?;
+        lookup::check(&caller.who, Action::Answer)?;
         let answers = self.parse_answers(&caller.who, call.answers, via).await?;
         let named: Vec<String> = answers
             .iter()
@@ -52,9 +52,9 @@ impl Ops {
             retention: self.retention(),
         };
         let home = Arc::clone(&self.home);
-        let (requests, runs) = self
+        let (requests, runs) = caller
             .write_with_receipt(
-                caller,
+                &self.store,
                 move |connection, who| announce_requests(connection, who, &named),
                 move |tx, who| settlement.commit(tx, who),
                 settled_ids,

@@ -76,7 +76,7 @@ impl Ops {
         caller: Caller,
         call: RequestApproval,
     ) -> Result<RequestView, OpError> {
-        Self::check(&caller.who, Action::Ask)?;
+        lookup::check(&caller.who, Action::Ask)?;
         validate(&call, self.decision_expiry_s_min())?;
         let id = RequestId::new(clock::now(), crate::ops::random());
         let expiry_ms = self.expiry_ms(call.expires_s);
@@ -97,8 +97,8 @@ impl Ops {
                 resolved.map_err(|error| OpError::Io(error.to_string()))?
             }
         };
-        let mut view = self
-            .write(caller, move |tx, who| {
+        let mut view = caller
+            .write(&self.store, move |tx, who| {
                 let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
                 let RequestApproval {
                     action,

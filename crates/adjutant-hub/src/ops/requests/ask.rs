@@ -93,7 +93,7 @@ impl Ops {
         id: RequestId,
         ask: Ask,
     ) -> Result<(Request, bool), OpError> {
-        Self::check(&caller.who, Action::Ask)?;
+        lookup::check(&caller.who, Action::Ask)?;
         validate(&ask)?;
         let expiry_ms = self.expiry_ms(ask.expires_s);
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
@@ -119,14 +119,15 @@ impl Ops {
                 connection.announce(|connection| has_queued_messages(connection, *run));
             }
         };
-        self.write_with_receipt(
-            caller,
-            announce,
-            open,
-            |(request, _)| request.id.to_string(),
-            as_asked,
-        )
-        .await
+        caller
+            .write_with_receipt(
+                &self.store,
+                announce,
+                open,
+                |(request, _)| request.id.to_string(),
+                as_asked,
+            )
+            .await
     }
 
     /// Opens several questions of the calling run as one group. Durable when it returns.
@@ -138,7 +139,7 @@ impl Ops {
         caller: Caller,
         call: AskTogether,
     ) -> Result<RequestList, OpError> {
-        Self::check(&caller.who, Action::Ask)?;
+        lookup::check(&caller.who, Action::Ask)?;
         if call.questions.is_empty() || call.questions.len() > TOGETHER_MAX {
             return Err(Denied::invalid("questions", format!("give 1 to {TOGETHER_MAX}")).into());
         }
@@ -181,8 +182,8 @@ impl Ops {
                 .collect::<Result<Vec<_>, StoreError>>()
         };
         let Caller { who, key } = caller.clone();
-        let requests = self
-            .write_with_receipt(caller, |_, _| {}, open, receipt, as_asked)
+        let requests = caller
+            .write_with_receipt(&self.store, |_, _| {}, open, receipt, as_asked)
             .await?;
         let mut requests = render::requests(&requests);
         if let Some(first) = requests.first_mut() {
@@ -206,7 +207,7 @@ impl Ops {
                 &tx.advance_request(&request, RequestEvent::Withdraw)?,
             ))
         };
-        self.write(caller, withdraw).await
+        caller.write(&self.store, withdraw).await
     }
 }
 

@@ -173,14 +173,14 @@ impl Ops {
     /// # Errors
     /// The caller is not a run, the run is not live, or a field is unusable.
     pub async fn delegate(&self, caller: Caller, call: Delegate) -> Result<RequestView, OpError> {
-        Self::check(&caller.who, Action::Ask)?;
+        lookup::check(&caller.who, Action::Ask)?;
         checked_expiry(call.expires_s, self.decision_expiry_s_min())?;
         let expiry_ms = self.expiry_ms(call.expires_s);
         let delegation = read(call)?;
         let id = RequestId::new(clock::now(), random());
         let Caller { who, key } = caller.clone();
-        let mut view = self
-            .write(caller, move |tx, who| {
+        let mut view = caller
+            .write(&self.store, move |tx, who| {
                 let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
                 let new = NewRequest {
                     id,

@@ -78,7 +78,7 @@ impl Ops {
         call: ReadTogether,
     ) -> Result<RequestList, OpError> {
         let Caller { who, key } = caller;
-        Self::check(&who, Action::Ask)?;
+        lookup::check(&who, Action::Ask)?;
         let key = key.map(|key| key.with_suffix(MESSAGES));
         let deadline = crate::ops::end_of_wait(call.wait_ms);
         let look = |connection: &Connection| {
@@ -147,7 +147,7 @@ impl Ops {
         who: &Principal,
         call: &ListRequests,
     ) -> Result<RequestList, OpError> {
-        Self::check(who, Action::ListRequests)?;
+        lookup::check(who, Action::ListRequests)?;
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
         let (found, more) = self.store.read(|connection| match &call.run {
             Some(run) => {

@@ -23,7 +23,7 @@ impl Ops {
         } else {
             Action::See
         };
-        Self::check(&caller.who, action)?;
+        lookup::check(&caller.who, action)?;
         let home = self.home.clone();
         let Some(add) = call.add else {
             return Ok(self.store.read(|connection| {
@@ -36,23 +36,24 @@ impl Ops {
         };
         let add = stated_budget("add", Some(&add))?;
         let (config, retention) = (self.config_or_builtin(), self.retention());
-        self.write(caller, move |tx, who| {
-            let run = lookup::run(tx.connection(), who, action, &call.run)?;
-            // The runs below a finished one still draw on its budget.
-            if let RunState::Finished(outcome) = run.state
-                && unfinished_below(tx.connection(), run.id)? == 0
-            {
-                return Err(Denied::RunFinished {
-                    run: run.name.clone(),
-                    outcome,
+        caller
+            .write(&self.store, move |tx, who| {
+                let run = lookup::run(tx.connection(), who, action, &call.run)?;
+                // The runs below a finished one still draw on its budget.
+                if let RunState::Finished(outcome) = run.state
+                    && unfinished_below(tx.connection(), run.id)? == 0
+                {
+                    return Err(Denied::RunFinished {
+                        run: run.name.clone(),
+                        outcome,
+                    }
+                    .into());
                 }
-                .into());
-            }
-            for holder in raise(tx, who, &config, &run, &add)? {
-                tx.resume_after_raise(holder, retention, &who.to_string())?;
-            }
-            render::run(tx.connection(), &home, &tx.run(run.id)?)
-        })
-        .await
+                for holder in raise(tx, who, &config, &run, &add)? {
+                    tx.resume_after_raise(holder, retention, &who.to_string())?;
+                }
+                render::run(tx.connection(), &home, &tx.run(run.id)?)
+            })
+            .await
     }
 }

@@ -42,8 +42,8 @@ impl Ops {
         names: &[String],
         cleaning: Cleaning,
     ) -> Result<Cleaned, OpError> {
-        Self::check(&caller.who, Action::Clean)?;
-        if let Some(earlier) = self.stored_reply(&caller)? {
+        lookup::check(&caller.who, Action::Clean)?;
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
         // A repeated call cannot find the named runs that it has removed before.
@@ -55,10 +55,10 @@ impl Ops {
         } else {
             caller.of_step("removal")
         };
-        if let Some(removed) = self.stored_reply::<Cleaned>(&removal)? {
+        if let Some(removed) = removal.stored_reply::<Cleaned>(&self.store)? {
             let caches = self.remove_unused_caches().await?;
-            return self
-                .store_reply(caller, Cleaned { caches, ..removed })
+            return caller
+                .store_reply(&self.store, Cleaned { caches, ..removed })
                 .await;
         }
         let mut named = self.ended_runs(&caller.who, names)?;
@@ -82,7 +82,7 @@ impl Ops {
                 } else {
                     self.remove_unused_caches().await?
                 };
-                return self.store_reply(caller, cleaned).await;
+                return caller.store_reply(&self.store, cleaned).await;
             }
             let old = self.choose_to_remove(found, cleaning, &mut walk).await?;
             if !old.is_empty() && !cleaning.dry_run {
@@ -150,7 +150,7 @@ impl Ops {
             remove(tx, &old, &at_runners)?;
             Ok(removed)
         };
-        self.write(removal.clone(), remove).await?;
+        removal.clone().write(&self.store, remove).await?;
         drop(only);
         if walk.log_store_problem.is_none() {
             self.remove_late_logs(&ids).await;

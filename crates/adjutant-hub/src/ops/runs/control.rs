@@ -17,30 +17,31 @@ impl Ops {
     /// # Errors
     /// Unknown, foreign or finished.
     pub async fn cancel(&self, caller: Caller, call: Cancel) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Cancel)?;
+        lookup::check(&caller.who, Action::Cancel)?;
         check_size(
             "reason",
             call.reason.as_deref().unwrap_or(""),
             limits::TEXT_BYTES_MAX,
         )?;
         let (home, retention) = (self.home.clone(), self.retention());
-        self.write_using_reserved_space(caller, move |tx, who| {
-            let run = lookup::run(tx.connection(), who, Action::Cancel, &call.run)?;
-            if let Some(reason) = &call.reason {
-                tx.set_detail(run.id, reason)?;
-            }
-            let text = call.reason.as_deref().unwrap_or("");
-            let run = tx.advance(
-                &run,
-                RunEvent::StopAsked(StopReason::Cancelled),
-                retention,
-                &who.to_string(),
-                text,
-            )?;
-            tx.cancel_below(run.id, retention, &who.to_string())?;
-            render::run(tx.connection(), &home, &run)
-        })
-        .await
+        caller
+            .write_using_reserved_space(&self.store, move |tx, who| {
+                let run = lookup::run(tx.connection(), who, Action::Cancel, &call.run)?;
+                if let Some(reason) = &call.reason {
+                    tx.set_detail(run.id, reason)?;
+                }
+                let text = call.reason.as_deref().unwrap_or("");
+                let run = tx.advance(
+                    &run,
+                    RunEvent::StopAsked(StopReason::Cancelled),
+                    retention,
+                    &who.to_string(),
+                    text,
+                )?;
+                tx.cancel_below(run.id, retention, &who.to_string())?;
+                render::run(tx.connection(), &home, &run)
+            })
+            .await
     }
 
     /// Stops a run's attempt so that it can be resumed later.
@@ -48,20 +49,21 @@ impl Ops {
     /// # Errors
     /// Unknown, foreign, finished or stopped already.
     pub async fn pause(&self, caller: Caller, call: Pause) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Pause)?;
+        lookup::check(&caller.who, Action::Pause)?;
         let (home, retention) = (self.home.clone(), self.retention());
-        self.write_using_reserved_space(caller, move |tx, who| {
-            let run = lookup::run(tx.connection(), who, Action::Pause, &call.run)?;
-            let run = tx.advance(
-                &run,
-                RunEvent::StopAsked(StopReason::Paused),
-                retention,
-                &who.to_string(),
-                "",
-            )?;
-            render::run(tx.connection(), &home, &run)
-        })
-        .await
+        caller
+            .write_using_reserved_space(&self.store, move |tx, who| {
+                let run = lookup::run(tx.connection(), who, Action::Pause, &call.run)?;
+                let run = tx.advance(
+                    &run,
+                    RunEvent::StopAsked(StopReason::Paused),
+                    retention,
+                    &who.to_string(),
+                    "",
+                )?;
+                render::run(tx.connection(), &home, &run)
+            })
+            .await
     }
 
     /// Queues comments for a run that has not finished, and resumes it if it is stopped and waits
@@ -93,8 +95,8 @@ impl Ops {
             self.retention(),
             kept.is_some(),
         );
-        let sent = self
-            .write(caller, move |tx, who| {
+        let sent = caller
+            .write(&self.store, move |tx, who| {
                 let run = lookup::run(tx.connection(), who, Action::Message, &run.to_string())?;
                 if let RunState::Finished(outcome) = run.state {
                     return Err(Denied::RunFinished {
@@ -133,25 +135,26 @@ impl Ops {
     /// # Errors
     /// Unknown, foreign, finished, or the text is unusable.
     pub async fn send(&self, caller: Caller, call: SendToRun) -> Result<MessageView, OpError> {
-        Self::check(&caller.who, Action::Message)?;
+        lookup::check(&caller.who, Action::Message)?;
         if call.text.trim().is_empty() {
             return Err(Denied::invalid("text", "is empty").into());
         }
         check_size("text", &call.text, limits::TEXT_BYTES_MAX)?;
         let id = RequestId::new(clock::now(), random());
-        self.write(caller, move |tx, who| {
-            let run = lookup::run(tx.connection(), who, Action::Message, &call.run)?;
-            if let RunState::Finished(outcome) = run.state {
-                return Err(Denied::RunFinished {
-                    run: run.name.clone(),
-                    outcome,
+        caller
+            .write(&self.store, move |tx, who| {
+                let run = lookup::run(tx.connection(), who, Action::Message, &call.run)?;
+                if let RunState::Finished(outcome) = run.state {
+                    return Err(Denied::RunFinished {
+                        run: run.name.clone(),
+                        outcome,
+                    }
+                    .into());
                 }
-                .into());
-            }
-            let message = tx.send_message(&run, who, id, &call.text)?;
-            Ok(render::message(&message, &run.name))
-        })
-        .await
+                let message = tx.send_message(&run, who, id, &call.text)?;
+                Ok(render::message(&message, &run.name))
+            })
+            .await
     }
 
     /// Reassigns runs and their descendants to another client or to the person.
@@ -159,7 +162,7 @@ impl Ops {
     /// # Errors
     /// Unknown run, or an unusable client name.
     pub async fn adopt(&self, caller: Caller, call: Adopt) -> Result<RunList, OpError> {
-        Self::check(&caller.who, Action::Adopt)?;
+        lookup::check(&caller.who, Action::Adopt)?;
         let owner = if call.client.is_empty() {
             Principal::Person
         } else {
@@ -169,21 +172,22 @@ impl Ops {
             return Err(Denied::invalid("runs", "name at least one").into());
         }
         let home = self.home.clone();
-        self.write(caller, move |tx, who| {
-            let mut list = RunList::default();
-            for given in &call.runs {
-                let run = lookup::run(tx.connection(), who, Action::Adopt, given)?;
-                let root = if run.root == run.id {
-                    run
-                } else {
-                    tx.run(run.root)?
-                };
-                let root = tx.adopt(&root, &owner, &name_of(&owner), who)?;
-                ledger::compare_adopted(tx, &root)?;
-                list.runs.push(render::run(tx.connection(), &home, &root)?);
-            }
-            Ok(list)
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                let mut list = RunList::default();
+                for given in &call.runs {
+                    let run = lookup::run(tx.connection(), who, Action::Adopt, given)?;
+                    let root = if run.root == run.id {
+                        run
+                    } else {
+                        tx.run(run.root)?
+                    };
+                    let root = tx.adopt(&root, &owner, &name_of(&owner), who)?;
+                    ledger::compare_adopted(tx, &root)?;
+                    list.runs.push(render::run(tx.connection(), &home, &root)?);
+                }
+                Ok(list)
+            })
+            .await
     }
 }

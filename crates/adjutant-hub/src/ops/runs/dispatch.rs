@@ -15,7 +15,7 @@ impl Ops {
     /// # Errors
     /// The agent, its program, the directory, the name or the prompt is unusable.
     pub async fn dispatch(&self, caller: Caller, call: Dispatch) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Dispatch)?;
+        lookup::check(&caller.who, Action::Dispatch)?;
         let config = self.config()?;
         let mut plan = self.plan_dispatch(&caller.who, call, config).await?;
         let kept = self.store.save_credentials(plan.take_env()).await?;
@@ -27,8 +27,8 @@ impl Ops {
             variables: variables.id().map(ToOwned::to_owned),
         };
         let (id, workspace, home) = (new.id, plan.workspace(), self.home.clone());
-        let dispatched = self
-            .write(caller, move |tx, who| plan.commit(tx, who, new, &home))
+        let dispatched = caller
+            .write(&self.store, move |tx, who| plan.commit(tx, who, new, &home))
             .await;
         self.resolve_credentials(kept).await;
         self.resolve_credentials(variables).await;

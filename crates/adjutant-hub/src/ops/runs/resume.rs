@@ -31,7 +31,7 @@ impl Ops {
     /// # Errors
     /// Unknown, foreign, or not stopped.
     pub async fn resume(&self, caller: Caller, call: Resume) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Resume)?;
+        lookup::check(&caller.who, Action::Resume)?;
         check_size(
             "resolution",
             call.resolution.as_deref().unwrap_or(""),
@@ -57,8 +57,8 @@ impl Ops {
             credentials: kept.id().map(ToOwned::to_owned),
         };
         let home = self.home.clone();
-        let resumed = self
-            .write(caller, move |tx, who| plan.commit(tx, who, &home))
+        let resumed = caller
+            .write(&self.store, move |tx, who| plan.commit(tx, who, &home))
             .await;
         self.resolve_credentials(kept).await;
         resumed

@@ -44,7 +44,7 @@ impl Ops {
     /// # Errors
     /// Unknown, foreign, or still live.
     pub async fn retry(&self, caller: Caller, call: Retry) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Retry)?;
+        lookup::check(&caller.who, Action::Retry)?;
         let workspace = self.plan_workspace_of_retry(&caller.who, &call.run).await?;
         self.retry_in(caller, call, workspace, None).await
     }
@@ -54,7 +54,7 @@ impl Ops {
     /// # Errors
     /// Unknown, foreign, or still live; its directory is gone.
     pub async fn follow_up(&self, caller: Caller, call: FollowUp) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Retry)?;
+        lookup::check(&caller.who, Action::Retry)?;
         let run = self.store.read(|connection| {
             newest_follower(
                 connection,
@@ -102,7 +102,7 @@ impl Ops {
         workspace: Option<NewWorkspace>,
         new_session_prompt: Option<String>,
     ) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Retry)?;
+        lookup::check(&caller.who, Action::Retry)?;
         let config = self.config_or_builtin();
         let (planned, home) = (workspace.clone(), self.home.clone());
         let kept = self
@@ -121,8 +121,8 @@ impl Ops {
             credentials: kept.id().map(ToOwned::to_owned),
         };
         let id = plan.id;
-        let retried = self
-            .write(caller, move |tx, who| plan.commit(tx, who, &home))
+        let retried = caller
+            .write(&self.store, move |tx, who| plan.commit(tx, who, &home))
             .await;
         self.resolve_credentials(kept).await;
         self.pin_dispatched(id, planned, retried).await

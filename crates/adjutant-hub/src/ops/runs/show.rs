@@ -28,7 +28,7 @@ impl Ops {
     /// # Errors
     /// The caller may not list, or `before` is unknown or foreign.
     pub fn list_runs(&self, who: &Principal, call: &ListRuns) -> Result<RunList, OpError> {
-        Self::check(who, Action::ListRuns)?;
+        lookup::check(who, Action::ListRuns)?;
         let owner = if *who == Principal::Person {
             None
         } else {
