@@ -35,7 +35,7 @@ pub(super) async fn launch(hub: Arc<Hub>) {
     let mut needed: BTreeMap<String, oneshot::Sender<()>> = BTreeMap::new();
     // Commands of earlier hubs are searched for at the start, and when a runner has ended that this
     // hub has not launched.
-    let mut may_have_left = hub.ops.has_launchers();
+    let mut may_have_left = hub.ops.settings.has_launchers();
     loop {
         let nap = match hub.ops.launch_round().await {
             Ok(round) => {

@@ -56,7 +56,7 @@ pub(super) async fn hub_view(hub: &Shared, with_webhooks: bool) -> Result<HubVie
         webhooks,
         is_away,
     } = stored(hub, with_webhooks).await?;
-    let config = hub.ops.config();
+    let config = hub.ops.settings.config();
     let (live_runs_max, mut problems) = match &config {
         Ok(config) => (hub.ops.machine.live_runs_max(config), Vec::new()),
         Err(error) => (

@@ -28,6 +28,7 @@ pub(super) async fn deliver(hub: Arc<Hub>) {
         let is_other = is_first
             || hub
                 .ops
+                .settings
                 .config()
                 .is_ok_and(|config| config.webhooks != known);
         if is_other {

@@ -379,7 +379,7 @@ pub(super) async fn apply_deadlines(hub: Arc<Hub>) {
     let wake_ups = hub.ops.store().wake_ups();
     loop {
         // Without escalation, a new request changes nothing but the next deadline.
-        let topics = if hub.ops.has_escalation() {
+        let topics = if hub.ops.settings.has_escalation() {
             vec![Topic::Deadline, Topic::Asked]
         } else {
             vec![Topic::Deadline]
@@ -609,7 +609,12 @@ pub(super) async fn idle(hub: &Hub) {
     loop {
         // An invalid configuration is reported where it is loaded. Until it is fixed, the hub does
         // not exit.
-        let idle_exit_ms = hub.ops.config().ok().and_then(|config| config.idle_exit_ms);
+        let idle_exit_ms = hub
+            .ops
+            .settings
+            .config()
+            .ok()
+            .and_then(|config| config.idle_exit_ms);
         let nap = idle_exit_ms.map_or(SLEEP_MAX * 60, |ms| {
             Duration::from_millis(u64::try_from(ms).unwrap_or(0))
         });

@@ -254,7 +254,7 @@ impl Ops {
     ) -> Result<(AgentList, Vec<VersionQuery>), OpError> {
         lookup::check(who, Action::ListAgents)?;
         checked_env(&call.env)?;
-        let config = self.config()?;
+        let config = self.settings.config()?;
         let mut env = if call.env.is_empty() {
             crate::config::dispatch_env()
         } else {

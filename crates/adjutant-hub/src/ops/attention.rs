@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::ops::chats::mentions_for;
+use crate::ops::policy_changes::policy_change;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{
     Connection, Page, RequestsOf, StoreError, can_set_notified, requests_page,
@@ -76,7 +77,7 @@ impl Ops {
             let mut requests = render::requests(&found);
             render::add_room(
                 connection,
-                &self.config_or_builtin(),
+                &self.settings.config_or_builtin(),
                 self.store.queued_runs(),
                 &mut requests,
             )?;
@@ -95,7 +96,7 @@ impl Ops {
                     *who == Principal::Person && call.run.is_none() && self.was_set_back_lately()
                 }),
                 policy_change: if call.run.is_none() {
-                    self.policy_change(connection, who)?
+                    policy_change(&self.settings, connection, who)?
                 } else {
                     None
                 },

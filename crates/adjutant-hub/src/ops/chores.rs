@@ -51,7 +51,7 @@ impl Ops {
         if next.is_none_or(|at| at > clock::steady()) {
             return Ok(next);
         }
-        let (retention, excepted) = (self.retention(), unreported.clone());
+        let (retention, excepted) = (self.settings.retention(), unreported.clone());
         self.store
             .write(move |tx| {
                 for settled in tx.apply_request_deadlines()? {
@@ -104,7 +104,7 @@ impl Ops {
             .write(|tx| tx.forget_imports(tx.steady().plus_ms(-KEYS_KEPT_MS)))
             .await?
         {}
-        if let Some(retention_ms) = self.config()?.finished_retention_ms {
+        if let Some(retention_ms) = self.settings.config()?.finished_retention_ms {
             let cleaned = self
                 .clean(
                     Caller {

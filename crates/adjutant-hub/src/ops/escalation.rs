@@ -10,15 +10,9 @@ use adjutant_core::{RequestNo, SteadyTime};
 const READ_MAX: u32 = 1_000;
 
 impl Ops {
-    /// Returns whether open requests are escalated.
-    #[must_use]
-    pub(crate) fn has_escalation(&self) -> bool {
-        !self.config_or_builtin().escalation.is_empty()
-    }
-
     /// Escalates the open requests for which it is time. Returns when the next step is due.
     pub(in crate::ops) async fn escalate_due(&self) -> Result<Option<SteadyTime>, OpError> {
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         if config.escalation.is_empty() {
             return Ok(None);
         }

@@ -29,6 +29,7 @@ mod notices;
 mod peers;
 mod policies;
 mod policy_changes;
+mod policy_file;
 mod pools;
 mod pressure;
 mod profiles;
@@ -47,8 +48,10 @@ mod runner_sessions;
 mod runners;
 mod runs;
 mod search;
+mod settings;
 mod stats;
 mod tasks;
+mod terms;
 mod tokens;
 mod tree_work;
 mod trust;
@@ -79,27 +82,13 @@ pub(crate) use tokens::{SignedIn, TokenAccess};
 pub use tokens::{fresh_token, is_hash, token_hash};
 pub(crate) use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
 
-use crate::config::{Config, ConfigError, Home, LogStoreAddress, Prices, Stamp};
+use crate::config::{Home, LogStoreAddress};
 use crate::named_locks::NamedLocks;
-use crate::ops::policy_changes::PolicyFile;
-use crate::store::{Store, Topic};
-use adjutant_core::rate_limit::RetryPolicy;
-use adjutant_core::run::Retention;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::ops::settings::Settings;
+use crate::store::Store;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// Settings for runs, read when a transaction begins.
-#[derive(Debug, Clone)]
-struct Terms {
-    retention: Retention,
-    /// How long a request without an expiry stays open.
-    expiry_ms: i64,
-    rate_limits: RetryPolicy,
-    policies: PolicyFile,
-    prices: Arc<Prices>,
-}
 
 /// Maximum wait of one call, in milliseconds.
 const WAIT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
@@ -116,24 +105,12 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// A configuration as read, or why it cannot be used, with the state of its file.
-#[derive(Debug, Clone)]
-struct ReadConfig {
-    stamp: Option<Stamp>,
-    config: Result<Arc<Config>, ConfigError>,
-}
-
 /// The use cases over one store. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Ops {
     store: Store,
     home: Arc<Home>,
-    /// The path of the configuration, which never changes while the process runs.
-    config_path: Arc<Path>,
-    /// The configuration as last read; read again when its file changes.
-    config: Arc<Mutex<Option<ReadConfig>>>,
-    /// The last valid configuration, which stays in effect while the file is invalid.
-    last_valid: Arc<Mutex<Option<Arc<Config>>>>,
+    pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
     /// Participants that are waiting for chats.
     presence: chats::Presence,
@@ -177,14 +154,11 @@ impl Ops {
         log_store: Option<LogStoreAddress>,
     ) -> Self {
         let (presence, tally) = (chats::Presence::default(), chats::Tally::default());
-        let config_path = Config::path(&home).into();
-        let (config, last_valid) = (Arc::default(), Arc::default());
+        let home = Arc::new(home);
         Self {
+            settings: Settings::new(Arc::clone(&home), Arc::clone(store.wake_ups())),
             store,
-            home: Arc::new(home),
-            config_path,
-            config,
-            last_valid,
+            home,
             machine: machine::Machine::new(live_runs_max),
             presence,
             followed: FollowedStates::default(),
@@ -211,75 +185,5 @@ impl Ops {
     #[must_use]
     pub fn home(&self) -> &Home {
         &self.home
-    }
-
-    /// Returns the current configuration.
-    ///
-    /// # Errors
-    /// The configuration is invalid; the message says where.
-    pub fn config(&self) -> Result<Arc<Config>, OpError> {
-        // Taken before reading: a concurrent change then makes the stamp older, never newer.
-        let stamp = Stamp::of(&self.config_path);
-        let mut last = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = match last.take().filter(|last| last.stamp == stamp) {
-            Some(last) => last,
-            None => {
-                // Other pools may start other runs.
-                self.store.wake_ups().notify([&Topic::Queue]);
-                ReadConfig {
-                    stamp,
-                    config: Config::load(&self.home).map(Arc::new),
-                }
-            }
-        };
-        if !matches!(read.config, Err(ConfigError::Shortage { .. })) {
-            *last = Some(read.clone());
-        }
-        if let Ok(config) = &read.config {
-            *self
-                .last_valid
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(config));
-        }
-        Ok(read.config?)
-    }
-
-    /// Reads the configuration, or falls back to the last valid one, if none to the built-in
-    /// values: a syntax error must not stop live runs or lift a policy.
-    fn config_or_builtin(&self) -> Arc<Config> {
-        self.config().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the configuration is not usable");
-            let last = self
-                .last_valid
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone();
-            last.unwrap_or_else(|| Arc::new(Config::builtin(&self.home)))
-        })
-    }
-
-    /// Returns the problem of the configuration, if any.
-    #[must_use]
-    pub fn config_problem(&self) -> Option<String> {
-        self.config().err().map(|error| error.to_string())
-    }
-
-    /// Returns the current settings for runs.
-    fn terms(&self) -> Terms {
-        let config = self.config_or_builtin();
-        Terms {
-            retention: self.retention(),
-            expiry_ms: self.expiry_ms(None),
-            rate_limits: config.rate_limits,
-            policies: PolicyFile::of(self),
-            prices: Arc::clone(&config.prices),
-        }
-    }
-
-    /// Returns how long stopped runs are kept.
-    fn retention(&self) -> Retention {
-        Retention {
-            stopped_ms: self.config_or_builtin().stopped_retention_ms,
-        }
     }
 }

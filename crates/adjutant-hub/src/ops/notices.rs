@@ -76,7 +76,7 @@ impl Ops {
         else {
             return Ok(None);
         };
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         if request.state != RequestState::Pending
             || !is_for(&request, escalation, notices, &config.escalation)
         {

@@ -2,7 +2,8 @@
 //! recorded approvals.
 
 use crate::config::{self, PolicySet};
-use crate::ops::policy_changes::PolicyFile;
+use crate::ops::policy_changes::change_of;
+use crate::ops::policy_file::PolicyFile;
 use crate::ops::requests::{deciding_policy, passed_by};
 use crate::ops::{OpError, Ops, lookup, render};
 use crate::store::{answers_by_rules, newest_approvals, permissions_of, run_by_id};
@@ -38,10 +39,10 @@ impl Ops {
         lookup::check(who, Action::ManageHub)?;
         let answers = self.store.read(answers_by_rules)?;
         let view = |policy: &Policy| render::policy(policy, &answers);
-        let file = PolicyFile::of(self);
+        let file = PolicyFile::of(&self.settings);
         let (in_effect, change) = self
             .store
-            .read(|connection| Ok((file.in_effect(connection)?, file.change(connection)?)))?;
+            .read(|connection| Ok((file.in_effect(connection)?, change_of(&file, connection)?)))?;
         let repository = match &call.directory {
             None => None,
             Some(directory) if !Path::new(directory).is_absolute() => {
@@ -56,7 +57,7 @@ impl Ops {
         Ok(PolicyList {
             repository,
             policies: in_effect.policies.iter().map(view).collect(),
-            problem: self.config_problem(),
+            problem: self.settings.problem(),
             change,
         })
     }
@@ -160,7 +161,7 @@ impl Ops {
         };
         let in_effect = self
             .store
-            .read(|connection| PolicyFile::of(self).in_effect(connection))?;
+            .read(|connection| PolicyFile::of(&self.settings).in_effect(connection))?;
         let repository = self
             .policies_of_directory(&directory)?
             .and_then(|(repository, _)| repository.why_not());
@@ -217,7 +218,7 @@ impl PolicyQuestion {
         let real = Path::new(&directory)
             .canonicalize()
             .map_err(|error| Denied::invalid("directory", format!("{directory}: {error}")))?;
-        let config = ops.config()?;
+        let config = ops.settings.config()?;
         let agent = agent
             .or_else(|| config.default_agent.clone())
             .unwrap_or_else(|| AGENT_DEFAULT.to_owned());

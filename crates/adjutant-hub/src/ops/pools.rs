@@ -121,7 +121,7 @@ impl Ops {
     /// The caller may not list.
     pub(crate) fn list_pools(&self, who: &Principal) -> Result<PoolList, OpError> {
         lookup::check(who, Action::ListAgents)?;
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let settings = self.pool_settings(&config);
         let queued = self.store.queued_by_pool();
         Ok(self.store.read(|connection| {
@@ -161,7 +161,7 @@ impl Ops {
         call: ChangePool,
     ) -> Result<PoolView, OpError> {
         lookup::check(&caller.who, Action::ManageHub)?;
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let name = known_pool(&config, &call.pool)?;
         match (call.slots, call.slots_as_configured) {
             (Some(_), true) => {

@@ -23,7 +23,7 @@ impl Ops {
         held: &mut Held,
         history: &mut ReliefHistory,
     ) -> Result<Option<Duration>, OpError> {
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let admission = self.machine.admission(&config);
         let settings = self.pool_settings(&config);
         let is_pausing = history.is_pausing();
@@ -38,7 +38,7 @@ impl Ops {
         })?;
         let now = clock::steady();
         if let Some(relief) = history.next(&admission, used, is_stopping, has_paused, now) {
-            let retention = self.retention();
+            let retention = self.settings.retention();
             self.store
                 .write(move |tx| {
                     let pools: Pools = settings.in_effect(tx.connection())?;

@@ -63,7 +63,7 @@ impl Ops {
             recovery: error_recovery,
             ..Checkpoint::default()
         };
-        let (home, retention) = (self.home.clone(), self.retention());
+        let (home, retention) = (self.home.clone(), self.settings.retention());
         caller
             .write(&self.store, move |tx, who| {
                 let run = lookup::run(tx.connection(), who, Action::Report, &run)?;

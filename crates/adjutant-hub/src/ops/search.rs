@@ -121,7 +121,7 @@ impl Ops {
         let only_chats = call.chat_id.is_some() || within == [Source::Chats];
         let is_current = self.index_entries().await?
             && (only_chats || self.index_until(Instant::now() + INDEXING).await?);
-        let config = self.config()?;
+        let config = self.settings.config()?;
         let (store, who) = (self.store.clone(), who.clone());
         // A search may take a while: do not block the event loop.
         let search = move || {

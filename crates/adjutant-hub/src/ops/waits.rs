@@ -302,7 +302,7 @@ impl Ops {
         let mut needs = render::requests(&snapshot.needs);
         render::add_room(
             connection,
-            &self.config_or_builtin(),
+            &self.settings.config_or_builtin(),
             self.store.queued_runs(),
             &mut needs,
         )?;

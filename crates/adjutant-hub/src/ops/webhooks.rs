@@ -19,7 +19,7 @@ impl Ops {
     /// # Errors
     /// The configuration cannot be used (nothing changes then), or the store fails.
     pub async fn set_webhooks(&self) -> Result<Vec<Webhook>, OpError> {
-        let hooks = self.config()?.webhooks.clone();
+        let hooks = self.settings.config()?.webhooks.clone();
         let wanted: Vec<(String, Vec<String>)> = hooks
             .iter()
             .map(|hook| (hook.key.clone(), hook.events.clone()))
@@ -131,6 +131,7 @@ impl Ops {
     ) -> Result<WebhooksRetried, OpError> {
         lookup::check(&caller.who, Action::ManageHub)?;
         let urls: Vec<String> = self
+            .settings
             .config()?
             .webhooks
             .iter()
@@ -191,7 +192,7 @@ impl Ops {
                 },
             }
         };
-        Ok(match self.config() {
+        Ok(match self.settings.config() {
             Ok(config) => config
                 .webhooks
                 .iter()

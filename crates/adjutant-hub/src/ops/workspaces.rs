@@ -61,7 +61,7 @@ impl Ops {
             return Err(Denied::invalid("cwd", problem).into());
         }
         let cwd = Path::new(cwd);
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let (repo, base) = git::find_base(&Git::find(&config::git_env(None), cwd)?, cwd).await?;
         let (repository, below) = (repo.top.display().to_string(), repo.below.clone());
         // The work trees of a repository have its settings.

@@ -4,6 +4,7 @@ use super::reservations::HardBudget;
 use crate::clock;
 use crate::ops::attempt_id::AttemptId;
 use crate::ops::budgets::{record_totals, totals};
+use crate::ops::terms::Terms;
 use crate::ops::{OpError, Ops};
 use crate::protocol::{AskBudget, BudgetLeft, ModelUsage};
 use crate::store::{
@@ -110,7 +111,7 @@ impl Ops {
             next_no,
         } = ask;
         let mut left = self.record_gate_usage(id, used).await?;
-        let prices = self.terms().prices;
+        let prices = Terms::of(&self.settings).prices;
         let amount = |kind: BudgetKind, tokens: u64| match kind {
             BudgetKind::Cost => prices.highest_cost_micros(tokens),
             BudgetKind::Tokens | BudgetKind::Time => tokens,
@@ -185,7 +186,7 @@ impl Ops {
         if let Some(left) = known {
             return Ok(left);
         }
-        let terms = self.terms();
+        let terms = Terms::of(&self.settings);
         let written = self
             .store
             .write(move |tx| {

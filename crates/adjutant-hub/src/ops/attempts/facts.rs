@@ -12,7 +12,8 @@ use crate::ops::budgets::{UsageEnd, note_ignored_gate, note_unstated, state_gate
 use crate::ops::evidence::note_shortfall;
 use crate::ops::resources::note_use;
 use crate::ops::results::note_gap;
-use crate::ops::{OpError, Ops, Terms};
+use crate::ops::terms::Terms;
+use crate::ops::{OpError, Ops};
 use crate::protocol::{Fact, FactKind, QuotaWindowText, UsageText};
 use crate::store::{
     Run, StoreError, Tx, Usage, attempt_row, run_by_id, run_input, workspace_around,
@@ -42,7 +43,7 @@ impl Ops {
         id: AttemptId,
         facts: Vec<Fact>,
     ) -> Result<u64, OpError> {
-        let terms = self.terms();
+        let terms = Terms::of(&self.settings);
         Ok(self
             .store
             .write(move |tx| {

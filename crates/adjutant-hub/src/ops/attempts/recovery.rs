@@ -8,7 +8,8 @@ use crate::ops::attempts::evidence::store_evidence;
 use crate::ops::attempts::facts::apply_fact;
 use crate::ops::budgets::note_stopped;
 use crate::ops::results::note_loss;
-use crate::ops::{OpError, Ops, Terms};
+use crate::ops::terms::Terms;
+use crate::ops::{OpError, Ops};
 use crate::protocol::{AttemptEvidence, CommandEvidence, FactKind, Remains};
 use crate::store::{
     Run, StoreError, Tx, acceptance_of, announce_usage_stated, attempt_row, budgets_of,
@@ -129,7 +130,7 @@ impl Ops {
             }
             return self.not_spawned(id, refusal).await;
         }
-        let terms = self.terms();
+        let terms = Terms::of(&self.settings);
         let remains = KnownRemains {
             never_started,
             problem,
@@ -158,7 +159,7 @@ impl Ops {
         &self,
         ids: Vec<AttemptId>,
     ) -> Result<Vec<AttemptId>, OpError> {
-        let terms = self.terms();
+        let terms = Terms::of(&self.settings);
         let lost = self.store.write(move |tx| {
             let mut lost = Vec::new();
             for ids in ids.chunks(READ_TOGETHER_MAX) {

@@ -4,7 +4,7 @@ use crate::config::Config;
 use crate::ops::attempt_id::AttemptId;
 use crate::ops::attempts::claim::{Claim, ClaimedRun, claim_run};
 use crate::ops::attempts::{Launch, hash};
-use crate::ops::policy_changes::PolicyFile;
+use crate::ops::policy_file::PolicyFile;
 use crate::ops::{OpError, Ops};
 use crate::store::StartTarget;
 use std::sync::Arc;
@@ -39,13 +39,13 @@ impl Ops {
         &self,
         places: &[StartTarget],
     ) -> Result<Vec<(usize, Result<Option<Launch>, OpError>)>, OpError> {
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let (retention, settings, home) = (
-            self.retention(),
+            self.settings.retention(),
             self.pool_settings(&config),
             self.home.clone(),
         );
-        let (of_agents, policies) = (Arc::clone(&config), PolicyFile::of(self));
+        let (of_agents, policies) = (Arc::clone(&config), PolicyFile::of(&self.settings));
         // Most wake-ups find nothing that could start. They need no transaction.
         if !self
             .store

@@ -30,7 +30,7 @@ impl Ops {
         id: AttemptId,
         why: &OpError,
     ) -> Result<(), OpError> {
-        let (retention, why) = (self.retention(), why.to_string());
+        let (retention, why) = (self.settings.retention(), why.to_string());
         self.current(id, move |tx, run| {
             tx.mark_unstarted(run.id, id.n)?;
             let event = if failed_starts(tx.connection(), run.id)? >= FRUITLESS_ATTEMPTS_MAX {
@@ -47,7 +47,7 @@ impl Ops {
     /// Queues a claimed run again until a run with ports ends. If no other run has ports, other
     /// programs use them, so the run ends.
     pub(super) async fn ports_missing(&self, id: AttemptId, count: u16) -> Result<(), OpError> {
-        let retention = self.retention();
+        let retention = self.settings.retention();
         let message = format!(
             "no {count} consecutive ports are free from {PORTS_FIRST} on: set a smaller workspaces.ports"
         );
@@ -73,7 +73,7 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub(crate) async fn not_spawned(&self, id: AttemptId, message: String) -> Result<(), OpError> {
-        let retention = self.retention();
+        let retention = self.settings.retention();
         self.current(id, move |tx, run| {
             tx.set_detail(run.id, &message)?;
             tx.advance(run, RunEvent::SpawnFailed, retention, "hub", &message)
@@ -92,7 +92,7 @@ impl Ops {
         id: AttemptId,
         message: String,
     ) -> Result<(), OpError> {
-        let retention = self.retention();
+        let retention = self.settings.retention();
         self.current(id, move |tx, run| {
             return_to_queue(tx, run, id, &message, retention).map(drop)
         })
@@ -108,7 +108,7 @@ impl Ops {
         id: AttemptId,
         message: String,
     ) -> Result<(), OpError> {
-        let retention = self.retention();
+        let retention = self.settings.retention();
         self.current(id, move |tx, run| {
             if fall_back(tx, run, id, &message, retention)? {
                 return Ok(());

@@ -99,7 +99,7 @@ impl Ops {
         call: CancelAnswers,
     ) -> Result<Answers, OpError> {
         lookup::check(&caller.who, Action::Say)?;
-        let retention = self.retention();
+        let retention = self.settings.retention();
         caller
             .write(&self.store, move |tx, who| {
                 let chat =

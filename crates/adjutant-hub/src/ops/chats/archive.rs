@@ -27,7 +27,7 @@ impl Ops {
             .into());
         }
         let presence = self.presence.clone();
-        let chats = &self.config_or_builtin().chats;
+        let chats = &self.settings.config_or_builtin().chats;
         let summariser = chats
             .summariser
             .clone()

@@ -37,7 +37,7 @@ impl Ops {
             chat::checked_message(message)?;
         }
         call.label = call.label.as_deref().map(chat::checked_label).transpose()?;
-        let config = self.config()?;
+        let config = self.settings.config()?;
         let (work_context, kept) = self.work_context(&caller.who, &call.cwd, &call.env)?;
         let responder = if call.default_responder {
             default_responder(&config, work_context.env.path())

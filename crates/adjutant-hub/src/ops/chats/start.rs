@@ -30,7 +30,7 @@ impl Ops {
             call.instructions.as_deref().unwrap_or(""),
             chat::INSTRUCTIONS_BYTES_MAX,
         )?;
-        let config = self.config()?;
+        let config = self.settings.config()?;
         let presence = self.presence.clone();
         caller
             .write(&self.store, move |tx, who| {

@@ -27,7 +27,7 @@ impl Ops {
             }
             .into());
         }
-        let config = self.config()?;
+        let config = self.settings.config()?;
         let agent = match &call.agent {
             Some(name) => AgentName::parse(name)
                 .ok()

@@ -21,7 +21,7 @@ impl Ops {
         env: BTreeMap<String, String>,
         mut view: MergeView,
     ) -> Result<MergeView, OpError> {
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         if AgentName::parse(agent)
             .ok()
             .and_then(|name| config.agents.get(&name).map(|entry| entry.spec.harness))

@@ -167,7 +167,7 @@ impl Ops {
         };
         let title = checked_title(&found.title)
             .unwrap_or_else(|_| format!("chat {remote} of {}", peer.name));
-        let (config, presence) = (self.config()?, self.presence.clone());
+        let (config, presence) = (self.settings.config()?, self.presence.clone());
         caller
             .write(&self.store, move |tx, who| {
                 // The peer may have been removed meanwhile.

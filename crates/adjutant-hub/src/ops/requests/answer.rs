@@ -49,7 +49,7 @@ impl Ops {
             answers,
             home: Arc::clone(&self.home),
             wake_ups: Arc::clone(self.store.wake_ups()),
-            retention: self.retention(),
+            retention: self.settings.retention(),
         };
         let home = Arc::clone(&self.home);
         let (requests, runs) = caller

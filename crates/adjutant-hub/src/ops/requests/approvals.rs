@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::ops::checks::{check_size, checked_expiry, checked_options};
-use crate::ops::policy_changes::PolicyFile;
+use crate::ops::policy_file::PolicyFile;
 use crate::ops::requests::rules::{ask_approval, stated_operation};
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::NewRequest;
@@ -77,10 +77,10 @@ impl Ops {
         call: RequestApproval,
     ) -> Result<RequestView, OpError> {
         lookup::check(&caller.who, Action::Ask)?;
-        validate(&call, self.decision_expiry_s_min())?;
+        validate(&call, self.settings.decision_expiry_s_min())?;
         let id = RequestId::new(clock::now(), crate::ops::random());
-        let expiry_ms = self.expiry_ms(call.expires_s);
-        let policies = PolicyFile::of(self);
+        let expiry_ms = self.settings.expiry_ms(call.expires_s);
+        let policies = PolicyFile::of(&self.settings);
         let Caller { who, key } = caller.clone();
         let cwd = self
             .store

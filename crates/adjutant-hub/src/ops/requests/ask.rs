@@ -95,7 +95,7 @@ impl Ops {
     ) -> Result<(Request, bool), OpError> {
         lookup::check(&caller.who, Action::Ask)?;
         validate(&ask)?;
-        let expiry_ms = self.expiry_ms(ask.expires_s);
+        let expiry_ms = self.settings.expiry_ms(ask.expires_s);
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
             let new = new_question(&run, id, ask, tx.steady().plus_ms(expiry_ms));
@@ -150,7 +150,7 @@ impl Ops {
             ask.clarification = clarification.take();
             validate(&ask)?;
             let id = new_id();
-            asks.push((id, self.expiry_ms(ask.expires_s), ask));
+            asks.push((id, self.settings.expiry_ms(ask.expires_s), ask));
         }
         let open = move |tx: &mut Tx<'_>, who: &Principal| {
             let run = lookup::run(tx.connection(), who, Action::Ask, "")?;

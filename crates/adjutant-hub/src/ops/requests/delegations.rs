@@ -174,8 +174,8 @@ impl Ops {
     /// The caller is not a run, the run is not live, or a field is unusable.
     pub async fn delegate(&self, caller: Caller, call: Delegate) -> Result<RequestView, OpError> {
         lookup::check(&caller.who, Action::Ask)?;
-        checked_expiry(call.expires_s, self.decision_expiry_s_min())?;
-        let expiry_ms = self.expiry_ms(call.expires_s);
+        checked_expiry(call.expires_s, self.settings.decision_expiry_s_min())?;
+        let expiry_ms = self.settings.expiry_ms(call.expires_s);
         let delegation = read(call)?;
         let id = RequestId::new(clock::now(), random());
         let Caller { who, key } = caller.clone();
@@ -232,7 +232,7 @@ impl Ops {
             return Ok(None);
         };
         let wanted = with_changes(&asked, changes);
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let mut agent = child_agent(&config, &own, wanted.agent.as_deref())?;
         let cwd = child_directory(&requester, &wanted, agent.fence)?;
         let (workspace, fence_workspace) = self.child_workspace(&requester, &agent, &cwd).await?;

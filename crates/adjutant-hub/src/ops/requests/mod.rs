@@ -4,7 +4,6 @@ mod answer;
 mod approvals;
 mod ask;
 mod delegations;
-mod expiry;
 mod messages;
 mod read;
 mod receipts;

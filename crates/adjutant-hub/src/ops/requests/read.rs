@@ -49,7 +49,7 @@ impl Ops {
                 self.store.read(|connection| {
                     render::add_room(
                         connection,
-                        &self.config_or_builtin(),
+                        &self.settings.config_or_builtin(),
                         self.store.queued_runs(),
                         &mut views,
                     )
@@ -172,7 +172,7 @@ impl Ops {
         self.store.read(|connection| {
             render::add_room(
                 connection,
-                &self.config_or_builtin(),
+                &self.settings.config_or_builtin(),
                 self.store.queued_runs(),
                 &mut requests,
             )

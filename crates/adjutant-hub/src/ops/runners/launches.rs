@@ -58,15 +58,6 @@ pub(crate) struct LaunchRound {
 }
 
 impl Ops {
-    /// Returns whether a pool launches runners.
-    #[must_use]
-    pub(crate) fn has_launchers(&self) -> bool {
-        self.config_or_builtin()
-            .pools
-            .values()
-            .any(|pool| pool.launcher.is_some())
-    }
-
     /// Returns the names of the launched runners with a valid token.
     ///
     /// # Errors
@@ -87,7 +78,7 @@ impl Ops {
     /// # Errors
     /// A failure of the store.
     pub(crate) async fn launch_round(&self) -> Result<LaunchRound, OpError> {
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let mut round = LaunchRound::default();
         let has_launcher = config.pools.values().any(|pool| pool.launcher.is_some());
         let of_runners: Vec<Token> = self

@@ -113,7 +113,7 @@ impl Ops {
         if let Some(statement) = confirmed {
             self.store.compare_statement(&statement)?;
         }
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let pools = served_pools(&config, pools, &labels)?;
         let lease_ms = u64::try_from(config.runner_lease_ms).unwrap_or(0);
         let (host, id) = (
@@ -307,7 +307,7 @@ impl Ops {
         if waiting.is_empty() {
             return Ok(Vec::new());
         }
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let lease_ms = config.runner_lease_ms;
         let admission = |load| Admission {
             limits: config.pressure,

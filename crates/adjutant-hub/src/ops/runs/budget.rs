@@ -35,7 +35,7 @@ impl Ops {
             })?);
         };
         let add = stated_budget("add", Some(&add))?;
-        let (config, retention) = (self.config_or_builtin(), self.retention());
+        let (config, retention) = (self.settings.config_or_builtin(), self.settings.retention());
         caller
             .write(&self.store, move |tx, who| {
                 let run = lookup::run(tx.connection(), who, action, &call.run)?;

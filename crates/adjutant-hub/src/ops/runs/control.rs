@@ -23,7 +23,7 @@ impl Ops {
             call.reason.as_deref().unwrap_or(""),
             limits::TEXT_BYTES_MAX,
         )?;
-        let (home, retention) = (self.home.clone(), self.retention());
+        let (home, retention) = (self.home.clone(), self.settings.retention());
         caller
             .write_using_reserved_space(&self.store, move |tx, who| {
                 let run = lookup::run(tx.connection(), who, Action::Cancel, &call.run)?;
@@ -50,7 +50,7 @@ impl Ops {
     /// Unknown, foreign, finished or stopped already.
     pub async fn pause(&self, caller: Caller, call: Pause) -> Result<RunView, OpError> {
         lookup::check(&caller.who, Action::Pause)?;
-        let (home, retention) = (self.home.clone(), self.retention());
+        let (home, retention) = (self.home.clone(), self.settings.retention());
         caller
             .write_using_reserved_space(&self.store, move |tx, who| {
                 let run = lookup::run(tx.connection(), who, Action::Pause, &call.run)?;
@@ -92,7 +92,7 @@ impl Ops {
             .and_then(|kept| kept.id().map(ToOwned::to_owned));
         let (id, retention, has_credentials) = (
             RequestId::new(clock::now(), random()),
-            self.retention(),
+            self.settings.retention(),
             kept.is_some(),
         );
         let sent = caller

@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::ops::checks::checked_env;
+use crate::ops::profiles::check_again;
 use crate::ops::runs::plan::NewIds;
 use crate::ops::{Caller, OpError, Ops, lookup, programs, random};
 use crate::store::{KeptCredentials, NewWorkspace, StoreError, run_input};
@@ -16,7 +17,7 @@ impl Ops {
     /// The agent, its program, the directory, the name or the prompt is unusable.
     pub async fn dispatch(&self, caller: Caller, call: Dispatch) -> Result<RunView, OpError> {
         lookup::check(&caller.who, Action::Dispatch)?;
-        let config = self.config()?;
+        let config = self.settings.config()?;
         let mut plan = self.plan_dispatch(&caller.who, call, config).await?;
         let kept = self.store.save_credentials(plan.take_env()).await?;
         let variables = self.store.save_variables(plan.take_variables()).await?;
@@ -68,7 +69,7 @@ impl Ops {
                 },
             )?;
         if let Some(agent) = &agent {
-            self.check_again(agent)?;
+            check_again(&self.settings.config_or_builtin(), agent)?;
         }
         let own = agent.map_or_else(BTreeMap::new, |agent| programs::stored_env(&agent, env));
         Ok(self.store.save_credentials(own).await?)

@@ -52,8 +52,8 @@ impl Ops {
             next_step: call.next_step,
             choice,
             add,
-            config: self.config_or_builtin(),
-            retention: self.retention(),
+            config: self.settings.config_or_builtin(),
+            retention: self.settings.retention(),
             credentials: kept.id().map(ToOwned::to_owned),
         };
         let home = self.home.clone();

@@ -103,7 +103,7 @@ impl Ops {
         new_session_prompt: Option<String>,
     ) -> Result<RunView, OpError> {
         lookup::check(&caller.who, Action::Retry)?;
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let (planned, home) = (workspace.clone(), self.home.clone());
         let kept = self
             .credentials_for(&caller.who, Action::Retry, &call.run, call.env)
@@ -117,7 +117,7 @@ impl Ops {
             workspace,
             settings: self.pool_settings(&config),
             config,
-            retention: self.retention(),
+            retention: self.settings.retention(),
             credentials: kept.id().map(ToOwned::to_owned),
         };
         let id = plan.id;

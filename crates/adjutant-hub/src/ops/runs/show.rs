@@ -35,7 +35,7 @@ impl Ops {
             Some(who)
         };
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let settings = self.pool_settings(&config);
         Ok(self.store.read(|connection| {
             let page = match call.before.as_deref() {
@@ -75,7 +75,7 @@ impl Ops {
         Caller { who, key }: &Caller,
         call: &GetRun,
     ) -> Result<RunView, OpError> {
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let settings = self.pool_settings(&config);
         let (run, mut view) = self.store.read(|connection| {
             let run = lookup::run(connection, who, Action::See, &call.run)?;

@@ -43,7 +43,8 @@ impl Ops {
         let (mut posted, mut failed) = (false, None);
         for (turn, run) in ended {
             let id = turn.id;
-            let (config, retention) = (self.config_or_builtin(), self.retention());
+            let (config, retention) =
+                (self.settings.config_or_builtin(), self.settings.retention());
             let post = async {
                 let result = self.turn_result(run.as_ref()).await?;
                 Ok(self
@@ -113,8 +114,8 @@ impl Ops {
             return before.or(Some(error));
         }
         let (config, retention, why) = (
-            self.config_or_builtin(),
-            self.retention(),
+            self.settings.config_or_builtin(),
+            self.settings.retention(),
             error.to_string(),
         );
         let ended = self.store.write(move |tx| {

@@ -25,7 +25,11 @@ impl Ops {
         let (mut begun, mut failed) = (false, None);
         for turn in next {
             let turn_id = turn.id;
-            let start = TurnStart::new(self.config_or_builtin(), turn, self.retention());
+            let start = TurnStart::new(
+                self.settings.config_or_builtin(),
+                turn,
+                self.settings.retention(),
+            );
             match self.store.write(move |tx| start.begin(tx)).await {
                 Ok(is_settled) => begun |= is_settled,
                 Err(error) => failed = self.set_aside(failed, turn_id, error.into()).await,
