@@ -259,7 +259,7 @@ fn hub_calls(mut router: Calls) -> Calls {
     });
     router = on(router, |hub, caller, _: CheckLogStore| async move {
         manage(&caller.who)?;
-        let checked = hub.ops.try_log_store().await;
+        let checked = hub.ops.log_store.try_out().await;
         Ok(
             checked.map_or_else(LogStoreCheck::default, |(address, tried)| LogStoreCheck {
                 address: Some(address),

@@ -311,7 +311,8 @@ impl Opened {
 /// Prepares the first call: what the store knows to be under way is adopted.
 async fn adopt(hub: &Shared, loops: &mut JoinSet<()>) -> Result<(), NotBegun> {
     hub.ops
-        .check_log_store()
+        .log_store
+        .check()
         .await
         .map_err(|error| NotBegun::Refused(error.into()))?;
     if hub.lead.is_some() {

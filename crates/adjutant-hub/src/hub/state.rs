@@ -66,7 +66,7 @@ pub(super) async fn hub_view(hub: &Shared, with_webhooks: bool) -> Result<HubVie
             vec![error.to_string()],
         ),
     };
-    problems.extend(hub.ops.log_store_problem());
+    problems.extend(hub.ops.log_store.problem());
     problems.extend(is_away.then(|| "PostgreSQL does not answer; calls wait for it".to_owned()));
     let url = match hub.listening.state() {
         Some(Ok(opened)) => Some(opened.url),

@@ -355,7 +355,7 @@ async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
         tokio::time::sleep(RETRY_AFTER).await;
     }
     hub.ops.note_reported(id);
-    hub.ops.note_complete_logs(id);
+    hub.ops.log_store.note_complete(id);
 }
 
 async fn settle_attempt(hub: &Hub, id: AttemptId, was_seen: bool) -> Result<(), OpError> {

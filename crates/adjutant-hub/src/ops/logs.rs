@@ -170,7 +170,8 @@ impl Places {
                 host_of(attempt),
             );
             if let Some(found) = ops
-                .stored_logs(run, &logs, host.map(String::as_str))
+                .log_store
+                .stored(run, &logs, host.map(String::as_str), &ops.runners)
                 .await?
             {
                 stored.insert(attempt, found);

@@ -84,6 +84,7 @@ pub(crate) use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
 
 use crate::config::{Home, LogStoreAddress};
 use crate::named_locks::NamedLocks;
+use crate::ops::log_store::LogStore;
 use crate::ops::settings::Settings;
 use crate::store::Store;
 use std::sync::Arc;
@@ -128,7 +129,7 @@ pub struct Ops {
     /// One for each attempt whose logs are stored.
     storing_logs: NamedLocks,
     /// Where the logs of ended attempts are moved.
-    log_store: log_store::LogStore,
+    pub(crate) log_store: LogStore,
     /// The attempts whose supervisors have not reported to this hub yet.
     first_reports: Arc<first_reports::FirstReports>,
     /// The runners that have joined.
@@ -157,8 +158,6 @@ impl Ops {
         let home = Arc::new(home);
         Self {
             settings: Settings::new(Arc::clone(&home), Arc::clone(store.wake_ups())),
-            store,
-            home,
             machine: machine::Machine::new(live_runs_max),
             presence,
             followed: FollowedStates::default(),
@@ -167,13 +166,15 @@ impl Ops {
             tree_changes: Arc::default(),
             kept_logs: Arc::default(),
             storing_logs: NamedLocks::default(),
-            log_store: log_store::LogStore::new(log_store),
+            log_store: LogStore::new(store.clone(), Arc::clone(&home), log_store),
             first_reports: Arc::default(),
             runners: runner_sessions::Sessions::default(),
             launches: runner_launches::Launches::default(),
             bundles: NamedLocks::default(),
             restoring: Arc::default(),
             reservations: Arc::default(),
+            store,
+            home,
         }
     }
 

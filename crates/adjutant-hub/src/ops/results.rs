@@ -127,7 +127,7 @@ impl Ops {
 impl Ops {
     /// Reads the last message of a run whose logs another home has moved to the log store.
     async fn answer_in_log_store(&self, run: &Run, end: &str, bytes: u64) -> Option<String> {
-        if !self.has_log_store() {
+        if !self.log_store.is_configured() {
             return None;
         }
         for attempt in (1..=run.attempt.0).rev() {
@@ -136,7 +136,7 @@ impl Ops {
                 run_id: run.id.to_string(),
                 attempt,
             };
-            let found = self.stored_logs(run, &logs, None).await;
+            let found = self.log_store.stored(run, &logs, None, &self.runners).await;
             let Some(stored) = found
                 .inspect_err(
                     |error| tracing::warn!(run = run.name, %error, "a result cannot be read"),

@@ -34,7 +34,7 @@ impl Ops {
             failpoint!("logs.accepted");
             AttemptId::parse(&attempt)
                 .into_iter()
-                .for_each(|id| self.note_complete_logs(id));
+                .for_each(|id| self.log_store.note_complete(id));
         }
         Ok(LogFilesStored {
             is_complete: record.is_complete,

@@ -181,7 +181,7 @@ impl Ops {
     /// were removed.
     async fn remove_late_logs(&self, runs: &[RunId]) {
         for run in runs.iter().filter(|_| self.store.is_shared()) {
-            if let Err(problem) = self.remove_stored_logs(*run).await {
+            if let Err(problem) = self.log_store.remove(*run).await {
                 tracing::warn!(%run, problem, "logs of a removed run, and of others after it, may remain in the log store");
                 return;
             }
@@ -225,7 +225,7 @@ impl Ops {
         }
         let removed = match failed.clone() {
             Some(problem) => Err(problem),
-            None => self.remove_stored_logs(run.id).await,
+            None => self.log_store.remove(run.id).await,
         };
         *failed = removed.as_ref().err().cloned();
         match removed {
