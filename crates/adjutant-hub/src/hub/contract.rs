@@ -304,7 +304,7 @@ fn supervisor_calls(mut router: Calls) -> Calls {
 async fn facts(hub: Shared, attempt: AttemptId, posted: PostFacts) -> Response {
     failpoint!("hub.before_facts");
     let applied = hub.ops.apply_facts(attempt, posted.facts).await;
-    hub.ops.note_facts(attempt);
+    hub.ops.first_reports.note_facts(attempt);
     reply(applied.map(|cursor| FactsStored { cursor }))
 }
 
@@ -318,7 +318,7 @@ async fn orders(hub: Shared, attempt: AttemptId, wanted: GetOrders) -> Response 
     tokio::select! {
         biased;
         orders = &mut orders => return reply(orders),
-        () = hub.ops.receive_report(attempt, standing.as_ref()) => {}
+        () = hub.ops.first_reports.receive(attempt, standing.as_ref()) => {}
     }
     reply(orders.await)
 }

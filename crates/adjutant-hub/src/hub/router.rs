@@ -206,6 +206,7 @@ pub(super) fn with_problem(hub: &Hub, mut response: Response) -> Response {
 fn with_missing_reports(hub: &Hub, mut response: Response) -> Response {
     let names: String = hub
         .ops
+        .first_reports
         .names_without_report()
         .join(", ")
         .chars()

@@ -318,7 +318,7 @@ async fn adopt(hub: &Shared, loops: &mut JoinSet<()>) -> Result<(), NotBegun> {
     if hub.lead.is_some() {
         standby::check_local_attempts(hub)?;
     }
-    hub.ops.expect_reports()?;
+    hub.ops.first_reports.expect_all()?;
     // Before the first call: the predecessor's runs are watched, so that none counts as lost.
     work::adopt(hub, loops).await?;
     let is_over = hub.ops.store().has_begun_era()

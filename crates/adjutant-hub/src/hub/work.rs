@@ -158,7 +158,7 @@ async fn adopt_attempt(hub: Arc<Hub>, id: AttemptId, settling: oneshot::Sender<(
 
 /// Waits for the reports of the supervisors of live attempts.
 pub(super) async fn await_first_reports(hub: Arc<Hub>) {
-    hub.ops.await_first_reports().await;
+    hub.ops.first_reports.wait_for_all().await;
 }
 
 /// Starts work that judges runs after the first reports of the supervisors of live attempts.
@@ -168,7 +168,7 @@ pub(super) fn after_first_reports<F: Future<Output = ()>>(
 ) -> impl Future<Output = ()> + use<F> {
     let hub = Arc::clone(hub);
     async move {
-        hub.ops.first_reports().over().await;
+        hub.ops.first_reports.over().await;
         work.await;
     }
 }
@@ -354,7 +354,7 @@ async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
         tracing::error!(attempt = %id, %error, "the end of an attempt cannot be recorded yet");
         tokio::time::sleep(RETRY_AFTER).await;
     }
-    hub.ops.note_reported(id);
+    hub.ops.first_reports.note_reported(id);
     hub.ops.log_store.note_complete(id);
 }
 

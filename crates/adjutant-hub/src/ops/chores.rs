@@ -44,7 +44,7 @@ impl Ops {
             // The writer thread records the clock change.
             self.store.write(|_| Ok(())).await?;
         }
-        let unreported = self.runs_without_report();
+        let unreported = self.first_reports.runs_without_report();
         let next = self
             .store
             .read(|connection| next_deadline(connection, &unreported))?;

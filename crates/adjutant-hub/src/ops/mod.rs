@@ -84,6 +84,7 @@ pub(crate) use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
 
 use crate::config::{Home, LogStoreAddress};
 use crate::named_locks::NamedLocks;
+use crate::ops::first_reports::FirstReports;
 use crate::ops::log_store::LogStore;
 use crate::ops::settings::Settings;
 use crate::store::Store;
@@ -131,7 +132,7 @@ pub struct Ops {
     /// Where the logs of ended attempts are moved.
     pub(crate) log_store: LogStore,
     /// The attempts whose supervisors have not reported to this hub yet.
-    first_reports: Arc<first_reports::FirstReports>,
+    pub(crate) first_reports: Arc<FirstReports>,
     /// The runners that have joined.
     runners: runner_sessions::Sessions,
     /// The runners that were launched.
@@ -167,7 +168,7 @@ impl Ops {
             kept_logs: Arc::default(),
             storing_logs: NamedLocks::default(),
             log_store: LogStore::new(store.clone(), Arc::clone(&home), log_store),
-            first_reports: Arc::default(),
+            first_reports: Arc::new(FirstReports::new(store.clone())),
             runners: runner_sessions::Sessions::default(),
             launches: runner_launches::Launches::default(),
             bundles: NamedLocks::default(),

@@ -183,7 +183,7 @@ pub(super) fn supervisor_facts(
             reply(applied.map(|(answers, attempts)| {
                 attempts
                     .into_iter()
-                    .for_each(|attempt| ops.note_facts(attempt));
+                    .for_each(|attempt| ops.first_reports.note_facts(attempt));
                 answers
             }))
         },
