@@ -528,7 +528,7 @@ pub(super) async fn render(hub: Arc<Hub>) {
 pub(super) fn is_busy(hub: &Hub) -> bool {
     hub.ops.store().read(has_scheduled_work).unwrap_or(true)
         || hub.ops.has_deliveries().unwrap_or(true)
-        || hub.ops.follows_chats().unwrap_or(true)
+        || hub.ops.copies.are_any().unwrap_or(true)
 }
 
 /// Cancels every run and waits, within a limit, until none of their processes is left.

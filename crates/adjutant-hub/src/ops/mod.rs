@@ -74,7 +74,9 @@ pub(crate) use log_store::{
     AttemptToMove, LogStoreError, attempts_with_logs, remove_run, store_attempt, try_objects,
 };
 pub use log_store::{NotMoved, remove_files};
-pub(crate) use peers::{FollowStep, FollowedStates, SendStep};
+pub(crate) use peers::{
+    FollowStep, SendStep, post_shared, send_next_post, shared_chats, shared_entries,
+};
 pub use runner_sessions::RunnerSession;
 pub(crate) use runners::RunnerLaunch;
 pub use runs::Cleaning;
@@ -84,8 +86,10 @@ pub(crate) use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
 
 use crate::config::{Home, LogStoreAddress};
 use crate::named_locks::NamedLocks;
+use crate::ops::chats::FollowedStates;
 use crate::ops::first_reports::FirstReports;
 use crate::ops::log_store::LogStore;
+use crate::ops::peers::{Copies, Peers};
 use crate::ops::settings::Settings;
 use crate::store::Store;
 use std::sync::Arc;
@@ -118,8 +122,8 @@ pub struct Ops {
     presence: chats::Presence,
     /// The problems of the connections to peers.
     pub(crate) followed: FollowedStates,
-    /// Held while files with tokens of peers are added or removed.
-    peer_secrets: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) peers: Peers,
+    pub(crate) copies: Copies,
     /// Counts of calls about chats.
     pub(crate) tally: chats::Tally,
     /// Held while the files of a tree are changed.
@@ -157,12 +161,22 @@ impl Ops {
     ) -> Self {
         let (presence, tally) = (chats::Presence::default(), chats::Tally::default());
         let home = Arc::new(home);
+        let settings = Settings::new(Arc::clone(&home), Arc::clone(store.wake_ups()));
+        let followed = FollowedStates::default();
+        let peers = Peers::new(store.clone(), Arc::clone(&home), followed.clone());
+        let copies = Copies::new(
+            store.clone(),
+            settings.clone(),
+            peers.clone(),
+            presence.clone(),
+        );
         Self {
-            settings: Settings::new(Arc::clone(&home), Arc::clone(store.wake_ups())),
+            settings,
+            peers,
+            copies,
             machine: machine::Machine::new(live_runs_max),
             presence,
-            followed: FollowedStates::default(),
-            peer_secrets: Arc::default(),
+            followed,
             tally,
             tree_changes: Arc::default(),
             kept_logs: Arc::default(),

@@ -24,6 +24,7 @@ mod wake;
 mod work_context;
 
 pub(super) use caller::ChatCaller;
+pub(crate) use followed::FollowedStates;
 pub(super) use followed::{followed_view, share_views, storable};
 pub(super) use mentions::mentions_for;
 pub(super) use presence::Presence;

@@ -1,17 +1,19 @@
 //! Copies of chats of peers: starting and ending them, and continuing them with the entries that
 //! arrive.
 
-use super::known;
+use super::{Peers, known};
 use crate::clock;
 use crate::config::Config;
 use crate::failpoint::failpoint;
-use crate::ops::chats::{ChatCaller, shown_chat, storable};
-use crate::ops::{Caller, OpError, Ops, lookup};
+use crate::ops::chats::{ChatCaller, Presence, shown_chat, storable};
+use crate::ops::settings::Settings;
+use crate::ops::{Caller, OpError, lookup};
 use crate::peer::{PeerError, PeerHub};
 use crate::protocol::peer::{KEY_BYTES_MAX, ReadShared, SharedEntry, SharedPage};
 use crate::store::{
-    Connection, Followed, FollowedPage, NewChat, Peer, RemoteEntry, StoreError, Tx, chat_by_id,
-    followed_chat, followed_chats, followed_remote, has_followed, peer_by_id, peer_by_name,
+    Connection, Followed, FollowedPage, NewChat, Peer, RemoteEntry, Store, StoreError, Tx,
+    chat_by_id, followed_chat, followed_chats, followed_remote, has_followed, peer_by_id,
+    peer_by_name,
 };
 use crate::view::{ChatView, FollowChat, UnfollowChat};
 use adjutant_core::chat::{
@@ -19,39 +21,11 @@ use adjutant_core::chat::{
 };
 use adjutant_core::peer::{FOLLOWED_MAX, FOLLOWED_OF_PEER_MAX, PeerParticipant, Speaker};
 use adjutant_core::{Action, ClientName, Denied, Principal, Time};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of entries that are accepted in one page.
 const PAGE_ENTRIES_MAX: usize = 1_000;
 /// Longest text of an entry that is accepted, in bytes.
 const TEXT_BYTES_MAX: usize = MESSAGE_BYTES_MAX + 64 * 1024;
-
-/// The problems of the connections to peers, by chat. Only for display: the next hub finds them
-/// again.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct FollowedStates(Arc<Mutex<BTreeMap<i64, String>>>);
-
-impl FollowedStates {
-    /// Sets or clears the problem of a chat. Returns whether it had one.
-    pub(crate) fn set(&self, chat: ChatId, problem: Option<String>) -> bool {
-        let mut problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match problem {
-            Some(problem) => problems.insert(chat.0, problem),
-            None => problems.remove(&chat.0),
-        }
-        .is_some()
-    }
-
-    /// Returns the problem of a chat.
-    pub(in crate::ops) fn problem(&self, chat: ChatId) -> Option<String> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&chat.0)
-            .cloned()
-    }
-}
 
 /// The result of one step of continuing a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,13 +100,40 @@ fn check_can_follow(connection: &Connection, peer: i64) -> Result<(), StoreError
     .into())
 }
 
-impl Ops {
+/// The copies of peers' chats.
+#[derive(Debug, Clone)]
+pub(crate) struct Copies {
+    store: Store,
+    settings: Settings,
+    peers: Peers,
+    presence: Presence,
+}
+
+impl Copies {
+    pub(in crate::ops) fn new(
+        store: Store,
+        settings: Settings,
+        peers: Peers,
+        presence: Presence,
+    ) -> Self {
+        Self {
+            store,
+            settings,
+            peers,
+            presence,
+        }
+    }
+
     /// Starts a copy of a peer's chat, or finds the one that exists.
     ///
     /// # Errors
     /// The caller is not the person, the peer is unknown or cannot be reached, or does not share
     /// the chat.
-    pub async fn follow_chat(&self, caller: Caller, call: FollowChat) -> Result<ChatView, OpError> {
+    pub(crate) async fn follow(
+        &self,
+        caller: Caller,
+        call: FollowChat,
+    ) -> Result<ChatView, OpError> {
         lookup::check(&caller.who, Action::ManageHub)?;
         // A repeated call does not need the peer.
         if let Some(earlier) = caller.stored_reply(&self.store)? {
@@ -156,7 +157,8 @@ impl Ops {
             .into());
         }
         let chats = self
-            .chats_of_peer(&peer)
+            .peers
+            .chats_of(&peer)
             .await
             .map_err(|error| OpError::Peer {
                 name: peer.name.to_string(),
@@ -205,7 +207,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or the chat is no such copy.
-    pub(crate) async fn unfollow_chat(
+    pub(crate) async fn unfollow(
         &self,
         caller: Caller,
         call: UnfollowChat,
@@ -235,7 +237,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) fn chats_to_follow(&self) -> Result<Vec<ChatId>, OpError> {
+    pub(crate) fn to_follow(&self) -> Result<Vec<ChatId>, OpError> {
         Ok(self.store.read(|connection| {
             let mut chats = Vec::new();
             for followed in followed_chats(connection)? {
@@ -256,7 +258,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) fn follows_chats(&self) -> Result<bool, OpError> {
+    pub(crate) fn are_any(&self) -> Result<bool, OpError> {
         Ok(self.store.read(has_followed)?)
     }
 
@@ -277,7 +279,7 @@ impl Ops {
             }
         })?;
         match peer.filter(|peer| !peer.blocked) {
-            Some(peer) => Ok(Some(self.peer_hub(&peer).await)),
+            Some(peer) => Ok(Some(self.peers.hub_of(&peer).await)),
             None => Ok(None),
         }
     }

@@ -8,16 +8,18 @@ mod outgoing;
 mod secrets;
 mod shared;
 
-pub(crate) use copies::{FollowStep, FollowedStates};
-pub(crate) use outgoing::SendStep;
+pub(crate) use copies::{Copies, FollowStep};
+pub(crate) use outgoing::{SendStep, send_next_post};
+pub(crate) use shared::{post_shared, shared_chats, shared_entries};
 
-use super::chats::{followed_view, share_views};
-use super::{Caller, OpError, Ops, is_hash, lookup};
+use super::chats::{FollowedStates, followed_view, share_views};
+use super::{Caller, OpError, is_hash, lookup};
 use crate::clock::rfc3339;
+use crate::config::Home;
 use crate::peer::{PeerError, PeerHub, checked_url};
 use crate::protocol::peer::ListShared;
 use crate::store::{
-    ChatLink, Connection, NewToken, Peer, RemoteHub, StoreError, chat_by_id, followed_chats,
+    ChatLink, Connection, NewToken, Peer, RemoteHub, Store, StoreError, chat_by_id, followed_chats,
     is_token_valid, peer_by_name, peers, shared_with, token_by_name,
 };
 use crate::view::{
@@ -29,6 +31,8 @@ use adjutant_core::peer::PEERS_MAX;
 use adjutant_core::quote::quote_line;
 use adjutant_core::token::{PEER_PREFIX, TokenIdentity, TokenRole};
 use adjutant_core::{Action, Denied, Fingerprint, PeerName, Principal};
+use secrets::PeerSecrets;
+use std::sync::Arc;
 
 /// Longest token of a peer, in bytes.
 const TOKEN_BYTES_MAX: usize = 200;
@@ -37,13 +41,34 @@ const CHATS_SHOWN_MAX: usize = 1_000;
 /// Longest title of a chat of a peer in a list, in characters.
 const TITLE_CHARS_MAX: usize = 200;
 
-impl Ops {
+/// The hubs that this one knows.
+#[derive(Debug, Clone)]
+pub(crate) struct Peers {
+    store: Store,
+    secrets: PeerSecrets,
+    followed: FollowedStates,
+}
+
+impl Peers {
+    pub(super) fn new(store: Store, home: Arc<Home>, followed: FollowedStates) -> Self {
+        Self {
+            secrets: PeerSecrets::new(store.clone(), home),
+            store,
+            followed,
+        }
+    }
+
+    /// Removes the files with tokens of peers that were removed or have another token.
+    pub(crate) async fn sweep_secrets(&self) {
+        self.secrets.change().await.sweep().await;
+    }
+
     /// Makes a peer known that may connect to this hub. A second invitation replaces the first
     /// one's token.
     ///
     /// # Errors
     /// The caller is not the person, or a value is invalid.
-    pub(crate) async fn invite_peer(
+    pub(crate) async fn invite(
         &self,
         caller: Caller,
         call: InvitePeer,
@@ -82,7 +107,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or a value is invalid.
-    pub async fn add_peer(&self, caller: Caller, call: AddPeer) -> Result<PeerView, OpError> {
+    pub(crate) async fn add(&self, caller: Caller, call: AddPeer) -> Result<PeerView, OpError> {
         lookup::check(&caller.who, Action::ManageHub)?;
         let AddPeer {
             name,
@@ -118,9 +143,8 @@ impl Ops {
             )
             .into());
         }
-        // Another call's sweep must not find the file before the peer.
-        let _changing = self.peer_secrets.lock().await;
-        let secret = self.write_peer_secret(token).await?;
+        let secrets = self.secrets.change().await;
+        let secret = secrets.write(token).await?;
         let remote = RemoteHub {
             url,
             fingerprint,
@@ -139,7 +163,7 @@ impl Ops {
             )
         });
         let added = added.await;
-        self.sweep_unused_secrets().await;
+        secrets.sweep().await;
         added
     }
 
@@ -147,7 +171,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person.
-    pub(crate) fn list_peers(&self, who: &Principal, _: &ListPeers) -> Result<PeerList, OpError> {
+    pub(crate) fn list(&self, who: &Principal, _: &ListPeers) -> Result<PeerList, OpError> {
         lookup::check(who, Action::ManageHub)?;
         Ok(self.store.read(|connection| {
             let peers = peers(connection)?
@@ -162,7 +186,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or there is no such peer.
-    pub(crate) async fn get_peer(
+    pub(crate) async fn get(
         &self,
         who: &Principal,
         call: &GetPeer,
@@ -190,7 +214,7 @@ impl Ops {
         if peer.remote.is_none() || peer.blocked {
             return Ok(details);
         }
-        match self.chats_of_peer(&peer).await {
+        match self.chats_of(&peer).await {
             Ok(chats) => details.chats = chats,
             Err(error) => details.problem = Some(error.to_string()),
         }
@@ -198,9 +222,9 @@ impl Ops {
     }
 
     /// Asks a peer which chats it shares with this hub.
-    async fn chats_of_peer(&self, peer: &Peer) -> Result<Vec<PeerChatView>, PeerError> {
+    async fn chats_of(&self, peer: &Peer) -> Result<Vec<PeerChatView>, PeerError> {
         let list = self
-            .peer_hub(peer)
+            .hub_of(peer)
             .await?
             .call(&ListShared {})
             .await
@@ -224,7 +248,7 @@ impl Ops {
     }
 
     /// Prepares calls of a peer.
-    async fn peer_hub(&self, peer: &Peer) -> Result<PeerHub, PeerError> {
+    async fn hub_of(&self, peer: &Peer) -> Result<PeerHub, PeerError> {
         let Some(remote) = peer.remote.clone() else {
             return Err(PeerError::Unreachable(format!(
                 "no address is known for {}: adj peer add {} URL",
@@ -232,7 +256,8 @@ impl Ops {
             )));
         };
         let token = self
-            .read_peer_secret(&remote.secret)
+            .secrets
+            .read(&remote.secret)
             .await
             .map_err(|error| PeerError::Unreachable(error.to_string()))?;
         let made = tokio::task::spawn_blocking(move || {
@@ -246,7 +271,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or there is no such peer.
-    pub async fn block_peer(&self, caller: Caller, call: BlockPeer) -> Result<PeerView, OpError> {
+    pub(crate) async fn block(&self, caller: Caller, call: BlockPeer) -> Result<PeerView, OpError> {
         lookup::check(&caller.who, Action::ManageHub)?;
         caller
             .write(&self.store, move |tx, _| {
@@ -268,7 +293,11 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or there is no such peer.
-    pub async fn remove_peer(&self, caller: Caller, call: RemovePeer) -> Result<PeerView, OpError> {
+    pub(crate) async fn remove(
+        &self,
+        caller: Caller,
+        call: RemovePeer,
+    ) -> Result<PeerView, OpError> {
         lookup::check(&caller.who, Action::ManageHub)?;
         let removed = caller
             .write(&self.store, move |tx, _| {
@@ -281,7 +310,7 @@ impl Ops {
                 Ok(shown)
             })
             .await?;
-        self.sweep_peer_secrets().await;
+        self.sweep_secrets().await;
         Ok(removed)
     }
 
@@ -289,7 +318,11 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, the chat or peer is unknown, or the chat cannot be shared.
-    pub async fn share_chat(&self, caller: Caller, call: ShareChat) -> Result<ChatShares, OpError> {
+    pub(crate) async fn share(
+        &self,
+        caller: Caller,
+        call: ShareChat,
+    ) -> Result<ChatShares, OpError> {
         lookup::check(&caller.who, Action::ManageHub)?;
         caller
             .write(&self.store, move |tx, _| {
