@@ -241,13 +241,13 @@ fn access_calls(mut router: Calls) -> Calls {
         hub.ops.retry_webhooks(caller, call).await
     });
     router = on(router, |hub, caller, call: CreateToken| async move {
-        hub.ops.create_token(caller, call).await
+        hub.ops.tokens.create(caller, call).await
     });
     router = on(router, |hub, caller, call: ListTokens| async move {
-        hub.ops.list_tokens(&caller.who, &call)
+        hub.ops.tokens.list(&caller.who, &call)
     });
     on(router, |hub, caller, call: RevokeToken| async move {
-        hub.ops.revoke_token(caller, call).await
+        hub.ops.tokens.revoke(caller, call).await
     })
 }
 

@@ -90,7 +90,7 @@ impl Ops {
     /// A failure of the store.
     pub(crate) async fn remove_expired(&self) -> Result<(), OpError> {
         // First, so that a failure of the rest does not leave expired tokens valid.
-        self.revoke_expired_tokens().await?;
+        self.tokens.revoke_expired().await?;
         self.store
             .write(|tx| {
                 tx.forget_keys(tx.steady().plus_ms(-KEYS_KEPT_MS))?;

@@ -91,6 +91,7 @@ use crate::ops::first_reports::FirstReports;
 use crate::ops::log_store::LogStore;
 use crate::ops::peers::{Copies, Peers};
 use crate::ops::settings::Settings;
+use crate::ops::tokens::Tokens;
 use crate::store::Store;
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,6 +119,7 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    pub(crate) tokens: Tokens,
     /// Participants that are waiting for chats.
     presence: chats::Presence,
     /// The problems of the connections to peers.
@@ -171,6 +173,7 @@ impl Ops {
             presence.clone(),
         );
         Self {
+            tokens: Tokens::new(store.clone()),
             settings,
             peers,
             copies,

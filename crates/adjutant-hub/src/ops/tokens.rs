@@ -2,11 +2,11 @@
 //! a token sends only its hash, so no reply that is stored under an idempotency key contains a
 //! secret.
 
-use super::{Caller, OpError, Ops, lookup, random};
+use super::{Caller, OpError, lookup, random};
 use crate::clock::{self, rfc3339};
 use crate::store::{
-    Connection, NewToken, PageSecrets, StoreError, Subscription, Token, Topic, token_by_hash,
-    token_by_name, token_by_resume, tokens,
+    Connection, NewToken, PageSecrets, Store, StoreError, Subscription, Token, Topic,
+    token_by_hash, token_by_name, token_by_resume, tokens,
 };
 use crate::view::{CreateToken, ListTokens, RevokeToken, TokenList, TokenView};
 use adjutant_core::token::{
@@ -155,12 +155,22 @@ fn check_can_add(connection: &Connection, new: &NewToken) -> Result<(), StoreErr
     Ok(())
 }
 
-impl Ops {
+/// The tokens with which callers present themselves over HTTP.
+#[derive(Debug, Clone)]
+pub(crate) struct Tokens {
+    store: Store,
+}
+
+impl Tokens {
+    pub(super) fn new(store: Store) -> Self {
+        Self { store }
+    }
+
     /// Stores a token.
     ///
     /// # Errors
     /// The caller is not the person, a value is invalid, or the name is in use.
-    pub(crate) async fn create_token(
+    pub(crate) async fn create(
         &self,
         caller: Caller,
         call: CreateToken,
@@ -272,7 +282,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn leave_page(&self, id: i64) -> Result<(), OpError> {
+    pub(crate) async fn leave_page(&self, id: i64) -> Result<(), OpError> {
         Ok(self.store.write(move |tx| tx.leave_page(id)).await?)
     }
 
@@ -280,7 +290,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) async fn revoke_expired_tokens(&self) -> Result<(), OpError> {
+    pub(crate) async fn revoke_expired(&self) -> Result<(), OpError> {
         let now = clock::now();
         if !self
             .store
@@ -308,11 +318,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person.
-    pub(crate) fn list_tokens(
-        &self,
-        who: &Principal,
-        call: &ListTokens,
-    ) -> Result<TokenList, OpError> {
+    pub(crate) fn list(&self, who: &Principal, call: &ListTokens) -> Result<TokenList, OpError> {
         lookup::check(who, Action::ManageHub)?;
         let all = self.store.read(tokens)?;
         Ok(TokenList {
@@ -328,7 +334,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or there is no such token.
-    pub async fn revoke_token(
+    pub(crate) async fn revoke(
         &self,
         caller: Caller,
         call: RevokeToken,
@@ -351,7 +357,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) async fn check_token(&self, token: &str) -> Result<Option<TokenAccess>, OpError> {
+    pub(crate) async fn check(&self, token: &str) -> Result<Option<TokenAccess>, OpError> {
         // The lookup by hash takes no time that depends on how much of a guess is right.
         let hash = token_hash(token);
         let Some(stored) = self
@@ -383,7 +389,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) fn is_token_in_use(&self, id: i64) -> Result<bool, OpError> {
+    pub(crate) fn is_in_use(&self, id: i64) -> Result<bool, OpError> {
         Ok(self
             .store
             .read(tokens)?
@@ -393,7 +399,7 @@ impl Ops {
 
     /// Subscribes to revocations.
     #[must_use]
-    pub(crate) fn token_revocations(&self) -> Subscription {
+    pub(crate) fn revocations(&self) -> Subscription {
         self.store.wake_ups().subscribe(vec![Topic::Tokens])
     }
 }

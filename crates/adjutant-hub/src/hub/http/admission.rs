@@ -137,7 +137,8 @@ async fn check_token(http: &Http, token: &str) -> Result<TokenAccess, Box<Respon
     let found = http
         .hub
         .ops
-        .check_token(token)
+        .tokens
+        .check(token)
         .await
         .map_err(|error| Box::new(problem::of(&error.view())))?;
     found.ok_or_else(|| Box::new(problem::unauthorized()))

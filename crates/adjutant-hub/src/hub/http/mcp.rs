@@ -53,7 +53,7 @@ impl Servers {
     pub(super) fn drop_revoked(&self, hub: &Shared) {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         servers.retain(|token, _| {
-            hub.ops.is_token_in_use(*token).unwrap_or_else(|error| {
+            hub.ops.tokens.is_in_use(*token).unwrap_or_else(|error| {
                 tracing::error!(%error, "cannot check a token, whose sessions end");
                 false
             })

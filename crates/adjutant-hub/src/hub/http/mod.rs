@@ -169,7 +169,7 @@ impl HttpListener {
             peer_posts: Semaphore::new(peers::READING_MAX),
         });
         // Subscribes before the first call, so that no revocation is missed.
-        let revocations = http.hub.ops.token_revocations();
+        let revocations = http.hub.ops.tokens.revocations();
         let mut session_check =
             tokio::time::interval(crate::failpoint::unused_max().unwrap_or(SESSION_CHECK_INTERVAL));
         let mut open = JoinSet::new();
