@@ -235,10 +235,10 @@ fn rule_calls(mut router: Calls) -> Calls {
 /// Adds the calls about webhooks and tokens.
 fn access_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, _: ListWebhooks| async move {
-        hub.ops.list_webhooks(&caller.who)
+        hub.ops.webhooks.list(&caller.who)
     });
     router = on(router, |hub, caller, call: RetryWebhooks| async move {
-        hub.ops.retry_webhooks(caller, call).await
+        hub.ops.webhooks.retry(caller, call).await
     });
     router = on(router, |hub, caller, call: CreateToken| async move {
         hub.ops.tokens.create(caller, call).await

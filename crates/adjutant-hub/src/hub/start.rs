@@ -293,7 +293,7 @@ impl Opened {
         }
         hub.ops.recover_tree_changes().await;
         // The webhooks are loaded, so that they receive the events of the first call.
-        if let Err(error) = hub.ops.set_webhooks().await {
+        if let Err(error) = hub.ops.webhooks.subscribe().await {
             tracing::warn!(%error, "the webhooks stay as they were");
         }
         start_loops(&hub, &mut loops);

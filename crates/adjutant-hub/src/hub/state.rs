@@ -27,7 +27,7 @@ async fn stored(hub: &Shared, with_webhooks: bool) -> Result<Stored, OpError> {
     let is_on_server = store.is_on_server();
     let read = move || -> Result<Stored, OpError> {
         let webhooks = if with_webhooks {
-            of.ops.webhooks()?
+            of.ops.webhooks.views()?
         } else {
             Vec::new()
         };

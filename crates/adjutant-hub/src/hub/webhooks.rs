@@ -32,7 +32,7 @@ pub(super) async fn deliver(hub: Arc<Hub>) {
                 .config()
                 .is_ok_and(|config| config.webhooks != known);
         if is_other {
-            match hub.ops.set_webhooks().await {
+            match hub.ops.webhooks.subscribe().await {
                 Ok(hooks) => {
                     is_first = false;
                     deliveries.shutdown().await;
@@ -75,14 +75,14 @@ enum Next {
 }
 
 async fn next(hub: &Hub, hook: &Webhook) -> Result<Next, OpError> {
-    let Some((delivery, not_before)) = hub.ops.next_delivery(hook)? else {
+    let Some((delivery, not_before)) = hub.ops.webhooks.next_delivery(hook)? else {
         return Ok(Next::Nothing);
     };
     let wait = clock::until(not_before);
     if !wait.is_zero() {
         return Ok(Next::Wait(wait));
     }
-    let problem = match hub.ops.outgoing(hook, &delivery)? {
+    let problem = match hub.ops.webhooks.outgoing(hook, &delivery)? {
         Some(outgoing) => webhook::deliver(hook, &outgoing)
             .await
             .err()
@@ -97,6 +97,9 @@ async fn next(hub: &Hub, hook: &Webhook) -> Result<Next, OpError> {
             "a webhook was not delivered"
         );
     }
-    hub.ops.note_delivery(hook, &delivery, problem).await?;
+    hub.ops
+        .webhooks
+        .note_delivery(hook, &delivery, problem)
+        .await?;
     Ok(Next::Done)
 }

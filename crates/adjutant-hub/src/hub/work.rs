@@ -527,7 +527,7 @@ pub(super) async fn render(hub: Arc<Hub>) {
 /// Returns whether the hub has work even without callers.
 pub(super) fn is_busy(hub: &Hub) -> bool {
     hub.ops.store().read(has_scheduled_work).unwrap_or(true)
-        || hub.ops.has_deliveries().unwrap_or(true)
+        || hub.ops.webhooks.has_deliveries().unwrap_or(true)
         || hub.ops.copies.are_any().unwrap_or(true)
 }
 

@@ -64,7 +64,7 @@ mod workspaces;
 pub(crate) use agents::add_versions;
 pub use agents::agents_of;
 pub use answer_links::AnswerLink;
-pub(crate) use answer_links::{LINK_PATH, LinkAnswer, LinkedRequest};
+pub(crate) use answer_links::{LINK_PATH, LinkAnswer, LinkedRequest, resolve_link};
 pub use attempt_id::AttemptId;
 pub use attempts::Launch;
 pub use caller::Caller;
@@ -86,12 +86,14 @@ pub(crate) use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
 
 use crate::config::{Home, LogStoreAddress};
 use crate::named_locks::NamedLocks;
+use crate::ops::answer_links::AnswerLinks;
 use crate::ops::chats::FollowedStates;
 use crate::ops::first_reports::FirstReports;
 use crate::ops::log_store::LogStore;
 use crate::ops::peers::{Copies, Peers};
 use crate::ops::settings::Settings;
 use crate::ops::tokens::Tokens;
+use crate::ops::webhooks::Webhooks;
 use crate::store::Store;
 use std::sync::Arc;
 use std::time::Duration;
@@ -119,6 +121,8 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    pub(crate) links: AnswerLinks,
+    pub(crate) webhooks: Webhooks,
     pub(crate) tokens: Tokens,
     /// Participants that are waiting for chats.
     presence: chats::Presence,
@@ -164,6 +168,7 @@ impl Ops {
         let (presence, tally) = (chats::Presence::default(), chats::Tally::default());
         let home = Arc::new(home);
         let settings = Settings::new(Arc::clone(&home), Arc::clone(store.wake_ups()));
+        let links = AnswerLinks::new(Arc::clone(&home));
         let followed = FollowedStates::default();
         let peers = Peers::new(store.clone(), Arc::clone(&home), followed.clone());
         let copies = Copies::new(
@@ -174,6 +179,13 @@ impl Ops {
         );
         Self {
             tokens: Tokens::new(store.clone()),
+            webhooks: Webhooks::new(
+                store.clone(),
+                Arc::clone(&home),
+                settings.clone(),
+                links.clone(),
+            ),
+            links,
             settings,
             peers,
             copies,

@@ -4,11 +4,13 @@
 //! still needs a person is decided when it is sent, so quiet hours and slow services send nothing
 //! that was dealt with meanwhile, and later changes send nothing.
 
-use super::{OpError, Ops, render};
+use super::answer_links::AnswerLinks;
+use super::settings::Settings;
+use super::{OpError, render};
 use crate::clock;
 use crate::config::Notices;
 use crate::store::{
-    Connection, Delivery, Request, StoreError, has_later_delivery, request_by_id, run_by_id,
+    Connection, Delivery, Request, Store, StoreError, has_later_delivery, request_by_id, run_by_id,
 };
 use crate::view::AttentionView;
 use crate::webhook::Notice;
@@ -22,7 +24,23 @@ const OPTIONS_MAX: usize = 10;
 const OPTION_CHARS_MAX: usize = 100;
 const QUESTION_CHARS_MAX: usize = 1_000;
 
-impl Ops {
+/// Writes the messages.
+#[derive(Debug, Clone)]
+pub(super) struct NoticeWriter {
+    store: Store,
+    settings: Settings,
+    links: AnswerLinks,
+}
+
+impl NoticeWriter {
+    pub(super) fn new(store: Store, settings: Settings, links: AnswerLinks) -> Self {
+        Self {
+            store,
+            settings,
+            links,
+        }
+    }
+
     /// Returns the message of a delivery. `None`: nobody needs it.
     ///
     /// # Errors
@@ -83,7 +101,7 @@ impl Ops {
             return Ok(None);
         }
         let link = match &config.http.public_url {
-            Some(url) if notices.links => Some(self.answer_link(url, &request, &notices.person)?),
+            Some(url) if notices.links => Some(self.links.link(url, &request, &notices.person)?),
             _ => None,
         };
         let what = request.subject.kind().asks();

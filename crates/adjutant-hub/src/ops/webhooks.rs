@@ -1,24 +1,51 @@
 //! Webhooks: subscriptions, deliveries and their payloads.
 
+use super::answer_links::AnswerLinks;
 use super::chats::shown_entry;
-use super::{Caller, OpError, Ops, lookup, render};
+use super::notices::NoticeWriter;
+use super::settings::Settings;
+use super::{Caller, OpError, lookup, render};
 use crate::clock::{self, rfc3339};
 use crate::config::{Home, Target, Webhook};
 use crate::store::{
-    Connection, Delivery, OutboxState, StoreError, chat_by_id, entry_by_id, has_deliveries,
+    Connection, Delivery, OutboxState, Store, StoreError, chat_by_id, entry_by_id, has_deliveries,
     next_delivery, outbox, request_by_id, run_by_id,
 };
 use crate::view::{RetryWebhooks, WebhookList, WebhookView, WebhooksRetried};
 use crate::webhook::{Message, Outgoing};
 use adjutant_core::{Action, Denied, Principal, SteadyTime};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
-impl Ops {
+/// The webhooks of a home.
+#[derive(Debug, Clone)]
+pub(crate) struct Webhooks {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    notices: NoticeWriter,
+}
+
+impl Webhooks {
+    pub(super) fn new(
+        store: Store,
+        home: Arc<Home>,
+        settings: Settings,
+        links: AnswerLinks,
+    ) -> Self {
+        Self {
+            notices: NoticeWriter::new(store.clone(), settings.clone(), links),
+            store,
+            home,
+            settings,
+        }
+    }
+
     /// Subscribes the configured webhooks to events from now on.
     ///
     /// # Errors
     /// The configuration cannot be used (nothing changes then), or the store fails.
-    pub async fn set_webhooks(&self) -> Result<Vec<Webhook>, OpError> {
+    pub(crate) async fn subscribe(&self) -> Result<Vec<Webhook>, OpError> {
         let hooks = self.settings.config()?.webhooks.clone();
         let wanted: Vec<(String, Vec<String>)> = hooks
             .iter()
@@ -36,7 +63,10 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn next_delivery(&self, hook: &Webhook) -> Result<Option<(Delivery, SteadyTime)>, OpError> {
+    pub(crate) fn next_delivery(
+        &self,
+        hook: &Webhook,
+    ) -> Result<Option<(Delivery, SteadyTime)>, OpError> {
         let next = self
             .store
             .read(|connection| next_delivery(connection, &hook.key))?;
@@ -57,13 +87,14 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn outgoing(
+    pub(crate) fn outgoing(
         &self,
         hook: &Webhook,
         delivery: &Delivery,
     ) -> Result<Option<Outgoing>, OpError> {
         match &hook.target {
             Target::Notices(notices) => Ok(self
+                .notices
                 .notice(delivery, &hook.key, notices)?
                 .map(Outgoing::Notice)),
             Target::Signed { .. } => {
@@ -105,7 +136,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn has_deliveries(&self) -> Result<bool, OpError> {
+    pub(crate) fn has_deliveries(&self) -> Result<bool, OpError> {
         Ok(self.store.read(has_deliveries)?)
     }
 
@@ -113,10 +144,10 @@ impl Ops {
     ///
     /// # Errors
     /// Another caller, or a failure of the store.
-    pub(crate) fn list_webhooks(&self, who: &Principal) -> Result<WebhookList, OpError> {
+    pub(crate) fn list(&self, who: &Principal) -> Result<WebhookList, OpError> {
         lookup::check(who, Action::ManageHub)?;
         Ok(WebhookList {
-            webhooks: self.webhooks()?,
+            webhooks: self.views()?,
         })
     }
 
@@ -124,7 +155,7 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or the address matches no webhook or more than one.
-    pub(crate) async fn retry_webhooks(
+    pub(crate) async fn retry(
         &self,
         caller: Caller,
         call: RetryWebhooks,
@@ -157,7 +188,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn webhooks(&self) -> Result<Vec<WebhookView>, OpError> {
+    pub(crate) fn views(&self) -> Result<Vec<WebhookView>, OpError> {
         let states = self.store.read(outbox)?;
         let now = clock::steady();
         let view = |url: &str, events: Vec<String>| {

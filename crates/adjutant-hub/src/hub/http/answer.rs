@@ -7,7 +7,7 @@ use super::asked::{Answer, Asked};
 use super::problem::method_not_allowed;
 use crate::hub::Hub;
 use crate::hub_client::decode_name;
-use crate::ops::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest, OpError};
+use crate::ops::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest, OpError, resolve_link};
 use crate::present::{asked_for, clarification_parts, delegation_parts};
 use crate::view::{DecisionWord, RequestView};
 use crate::{clock, text};
@@ -114,7 +114,8 @@ fn read_link(hub: &Hub, links: &Links, head: &Parts) -> Result<AnswerLink, Box<R
     let code = head.uri.path().strip_prefix(LINK_PATH).unwrap_or_default();
     let link = hub
         .ops
-        .read_link(code)
+        .links
+        .read(code)
         .map_err(|error| Box::new(failure_page(&error)))?;
     if !links.count(link.is_some(), Instant::now()) {
         let mut response = page(
@@ -142,7 +143,7 @@ async fn serve_link(
     body: Body,
 ) -> Response {
     match head.method {
-        Method::GET | Method::HEAD => match hub.ops.resolve_link(link) {
+        Method::GET | Method::HEAD => match resolve_link(hub.ops.store(), link) {
             Ok(linked) => link_page(&linked, None),
             Err(error) => failure_page(&error),
         },
@@ -195,7 +196,7 @@ fn refusal_page(hub: &Hub, link: &AnswerLink, error: &OpError, typed: &str) -> R
         Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
         None => return failure_page(error),
     };
-    match hub.ops.resolve_link(link) {
+    match resolve_link(hub.ops.store(), link) {
         Ok(linked) => {
             let problem = format!("Your answer was not recorded: {error}");
             let mut response = link_page(

@@ -1,12 +1,14 @@
 //! Answering requests.
 
+use crate::clock;
 use crate::config::Home;
+use crate::ops::answer_links::{AnswerLink, LinkAnswer};
 use crate::ops::checks::check_size;
 use crate::ops::requests::delegations::Child;
 use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::requests::rules::grant_same;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Connection, Request, StoreError, Topic, Tx, WakeUps, run_by_id};
+use crate::store::{Connection, Request, StoreError, Topic, Tx, WakeUps, request_by_id, run_by_id};
 use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord, RunView};
 use adjutant_core::policy::GrantTerms;
 use adjutant_core::request::LinkName;
@@ -32,8 +34,34 @@ impl Ops {
         self.settle(caller, call, None).await
     }
 
+    /// Answers the request of a link, in the name of its person.
+    ///
+    /// # Errors
+    /// There is no such option, the answer is invalid, or the request is answered, withdrawn,
+    /// expired, removed or another text.
+    pub(crate) async fn answer_by_link(
+        &self,
+        link: &AnswerLink,
+        answer: LinkAnswer,
+    ) -> Result<(), OpError> {
+        let Some(request) = self
+            .store
+            .read(|connection| request_by_id(connection, link.request))?
+        else {
+            return Err(Denied::not_found("question", &link.request.to_string()).into());
+        };
+        let answers = vec![link.answered(&request, answer, clock::steady())?];
+        let caller = Caller {
+            who: Principal::Person,
+            key: None,
+        };
+        self.settle(caller, AnswerRequests { answers }, Some(link.name.clone()))
+            .await
+            .map(|_| ())
+    }
+
     /// Like [`Ops::answer`]. `via`: the person who answers with a link.
-    pub(in crate::ops) async fn settle(
+    async fn settle(
         &self,
         caller: Caller,
         call: AnswerRequests,
