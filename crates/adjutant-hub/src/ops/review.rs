@@ -1,7 +1,7 @@
 //! The changes of a run. For an isolated run, these are the changes that a merge would merge.
 
-use super::changes::{find_snapshot, view};
 use super::conflicts::merge_order_of;
+use super::trees::{find_snapshot, view};
 use super::workspaces::{runner_of, workspace_base};
 use super::{Caller, OpError, Ops, lookup};
 use crate::clock::rfc3339;

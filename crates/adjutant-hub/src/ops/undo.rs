@@ -1,7 +1,7 @@
 //! Restoring the files that a run has changed to one of its snapshots.
 
-use super::changes::view;
 use super::review::own_work;
+use super::trees::view;
 use super::undo_checks::{
     ChangedBeside, refuse_changed, refuse_others, refuse_unended, snapshot_to_restore,
     with_left_alone,

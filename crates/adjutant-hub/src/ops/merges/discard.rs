@@ -4,7 +4,7 @@
 use super::target::Target;
 use crate::failpoint::failpoint;
 use crate::git;
-use crate::ops::changes::view as snapshot_view;
+use crate::ops::trees::view as snapshot_view;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{Workspace, unfinished_in};
 use crate::view::{DiscardRun, DiscardView, SnapshotView};
