@@ -299,7 +299,7 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
         return;
     }
     // An undo that began before the run was claimed may replace files of its directory.
-    hub.ops.undos_end().await;
+    hub.ops.trees.undos_end().await;
     let (dir, order) = (Arc::new(dir), Arc::new(order));
     let spawned = loop {
         failpoint!("hub.before_guard");

@@ -35,7 +35,7 @@ impl Ops {
         let run = self
             .store
             .read(|connection| lookup::run(connection, &caller.who, Action::Message, &call.run))?;
-        let scratch = self.scratch_of(&run).await?;
+        let scratch = self.trees.scratch_of(&run).await?;
         let comments = quote_lines(&scratch, &run, call.comments).await?;
         let has_tree = scratch.has_tree() && Path::new(&run.cwd).is_dir();
         drop(scratch);

@@ -99,7 +99,7 @@ impl Ops {
         run: &Run,
         siblings: Vec<Sibling>,
     ) -> Result<Vec<Comparison>, OpError> {
-        let scratch = self.scratch_of(run).await?;
+        let scratch = self.trees.scratch_of(run).await?;
         let (own, others): (Vec<_>, Vec<_>) = siblings
             .into_iter()
             .partition(|sibling| sibling.run == run.id);

@@ -93,6 +93,7 @@ use crate::ops::log_store::LogStore;
 use crate::ops::peers::{Copies, Peers};
 use crate::ops::settings::Settings;
 use crate::ops::tokens::Tokens;
+use crate::ops::trees::Trees;
 use crate::ops::webhooks::Webhooks;
 use crate::store::Store;
 use std::sync::Arc;
@@ -121,6 +122,7 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    pub(crate) trees: Trees,
     pub(crate) links: AnswerLinks,
     pub(crate) webhooks: Webhooks,
     pub(crate) tokens: Tokens,
@@ -132,8 +134,6 @@ pub struct Ops {
     pub(crate) copies: Copies,
     /// Counts of calls about chats.
     pub(crate) tally: chats::Tally,
-    /// Held while the files of a tree are changed.
-    tree_changes: Arc<tokio::sync::Mutex<()>>,
     /// Held for writing while runs are removed with their logs, and for reading while logs of
     /// runners are stored.
     kept_logs: Arc<tokio::sync::RwLock<()>>,
@@ -150,9 +150,6 @@ pub struct Ops {
     /// One for each attempt whose repository is packed or whose work is received: a runner cannot
     /// fill the disk by repeating a call.
     bundles: NamedLocks,
-    /// Held for writing while an undo replaces files: a run that was claimed meanwhile starts
-    /// afterwards.
-    restoring: Arc<tokio::sync::RwLock<()>>,
     /// What requests through gates have reserved of hard budgets.
     reservations: Arc<attempts::reservations::Reservations>,
 }
@@ -186,6 +183,7 @@ impl Ops {
                 links.clone(),
             ),
             links,
+            trees: Trees::new(store.clone(), Arc::clone(&home)),
             settings,
             peers,
             copies,
@@ -193,7 +191,6 @@ impl Ops {
             presence,
             followed,
             tally,
-            tree_changes: Arc::default(),
             kept_logs: Arc::default(),
             storing_logs: NamedLocks::default(),
             log_store: LogStore::new(store.clone(), Arc::clone(&home), log_store),
@@ -201,7 +198,6 @@ impl Ops {
             runners: runner_sessions::Sessions::default(),
             launches: runner_launches::Launches::default(),
             bundles: NamedLocks::default(),
-            restoring: Arc::default(),
             reservations: Arc::default(),
             store,
             home,

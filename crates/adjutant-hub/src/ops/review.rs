@@ -1,7 +1,7 @@
 //! The changes of a run. For an isolated run, these are the changes that a merge would merge.
 
 use super::conflicts::merge_order_of;
-use super::trees::{find_snapshot, view};
+use super::trees::{find_snapshot, take_snapshot, view};
 use super::workspaces::{runner_of, workspace_base};
 use super::{Caller, OpError, Ops, lookup};
 use crate::clock::rfc3339;
@@ -14,7 +14,6 @@ use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::{KeptTree, OwnWork, SnapshotCause, has_edits};
 use adjutant_core::{Action, WorkspaceState};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Maximum number of later runs in a workspace that are considered.
 const LATER_RUNS_MAX: u32 = 50;
@@ -60,16 +59,14 @@ impl Ops {
         let only = if found.state.is_live() {
             None
         } else {
-            Some(Arc::clone(&self.tree_changes).lock_owned().await)
+            Some(self.trees.lock().await)
         };
         let reviewed = self.reviewed_run(found)?;
         let (run, own) = (&reviewed.run, reviewed.own.as_ref());
-        let scratch = self.scratch_of(run).await?;
+        let scratch = self.trees.scratch_of(run).await?;
         if reviewed.reads_the_tree(call) && scratch.has_tree() {
-            let taken = self
-                .take_snapshot(&scratch, run, SnapshotCause::Look)
-                .await?;
-            self.compare_later(run, &taken).await?;
+            let taken = take_snapshot(&scratch, run, SnapshotCause::Look).await?;
+            self.trees.compare_later(run, &taken).await?;
         }
         drop(only);
         let all = git::snapshots(scratch.repo(), run.id).await?;
@@ -115,7 +112,7 @@ impl Ops {
                 .read(|connection| merge_order_of(connection, run))?,
             includes,
             merged,
-            committed_copies: self.committed_copies(run).await,
+            committed_copies: self.trees.committed_copies(run).await,
             workspace_of: reviewed.around.map(|around| around.name),
             run_name: reviewed.run.name,
         })
@@ -281,7 +278,7 @@ impl Ops {
         &self,
         run: &Run,
     ) -> Result<Option<(u32, Vec<String>)>, OpError> {
-        let scratch = self.scratch_of(run).await?;
+        let scratch = self.trees.scratch_of(run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let own = own_work(&all);
         let trees: BTreeSet<&str> = own.iter().map(|snapshot| snapshot.tree.as_str()).collect();

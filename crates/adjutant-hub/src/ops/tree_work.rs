@@ -4,6 +4,7 @@
 use super::conflicts::SIBLINGS_MAX;
 use super::{OpError, Ops};
 use crate::git::{GitError, Scratch};
+use crate::ops::trees::take_snapshot;
 use crate::store::{
     DueTreeWork, Run, StoreError, attempt_row, due_tree_work, run_by_id, siblings_of, workspace_of,
 };
@@ -138,10 +139,10 @@ impl Ops {
         let is_worked_in = |run: &Run| run.state == RunState::Running || !run.state.is_live();
         if let Some(run) = run.filter(|run| is_worked_in(run) && siblings.len() > 1) {
             let looked = async {
-                let scratch = self.scratch_of(&run).await?;
+                let scratch = self.trees.scratch_of(&run).await?;
                 if scratch.has_tree() {
                     Ok::<_, OpError>(
-                        self.take_snapshot(&scratch, &run, SnapshotCause::Watch)
+                        take_snapshot(&scratch, &run, SnapshotCause::Watch)
                             .await?
                             .is_new,
                     )
@@ -227,10 +228,8 @@ impl Ops {
             return Ok(self.store.write(move |tx| tx.end_tree_work(&due)).await?);
         };
         let kept = async {
-            let scratch = self.scratch_after(&run, known).await?;
-            let taken = self
-                .take_snapshot(&scratch, &run, SnapshotCause::Turn)
-                .await?;
+            let scratch = self.trees.scratch_after(&run, known).await?;
+            let taken = take_snapshot(&scratch, &run, SnapshotCause::Turn).await?;
             Ok::<_, OpError>((scratch, taken))
         };
         let (is_new, problem) = match tokio::time::timeout(KEEP_MAX, kept).await {

@@ -1,7 +1,7 @@
 //! Restoring the files that a run has changed to one of its snapshots.
 
 use super::review::own_work;
-use super::trees::view;
+use super::trees::{take_snapshot, view};
 use super::undo_checks::{
     ChangedBeside, refuse_changed, refuse_others, refuse_unended, snapshot_to_restore,
     with_left_alone,
@@ -15,7 +15,6 @@ use crate::view::{UndoRun, UndoView};
 use crate::{failpoint, git};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Principal, WorkspaceState};
-use std::sync::Arc;
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockWriteGuard};
 
 /// A run whose files are restored, and what is beside it.
@@ -47,11 +46,6 @@ struct TreeGuards {
 }
 
 impl Ops {
-    /// Waits until no undo replaces files.
-    pub(crate) async fn undos_end(&self) {
-        drop(self.restoring.read().await);
-    }
-
     /// Settles what an undo has left in the tree when its hub was killed.
     pub(super) async fn settle_undo(
         &self,
@@ -83,7 +77,7 @@ impl Ops {
     /// Unknown or foreign; live; another run works in the directory; no such snapshot; files have
     /// changed since; a file is in the way; git failed.
     pub async fn undo(&self, caller: Caller, call: UndoRun) -> Result<UndoView, OpError> {
-        let only = Arc::clone(&self.tree_changes).lock_owned().await;
+        let only = self.trees.lock().await;
         if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
@@ -91,7 +85,7 @@ impl Ops {
         let plan = self.plan_undo(target, &call).await?;
         // Before the check for live runs, so that a run is either found there or starts after the
         // last file.
-        let restoring = Arc::clone(&self.restoring).write_owned().await;
+        let restoring = self.trees.start_restoring().await;
         self.record_undo(caller.of_step("start"), &plan).await?;
         let guards = TreeGuards {
             _restoring: restoring,
@@ -122,7 +116,7 @@ impl Ops {
     /// Takes a snapshot of the tree, and checks what is to be restored. Changes no file.
     async fn plan_undo(&self, target: UndoTarget, call: &UndoRun) -> Result<UndoPlan, OpError> {
         let run = &target.run;
-        let scratch = self.scratch_of(run).await?;
+        let scratch = self.trees.scratch_of(run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let to = snapshot_to_restore(run, &all, call)?.clone();
         if let Some(interrupted) = self
@@ -134,9 +128,7 @@ impl Ops {
         let own = own_work(&all);
         // Before the snapshot, so that a save during or after it is noticed.
         let start = git::UndoStart::read(&scratch, &to, &own).await?;
-        let before = self
-            .take_snapshot(&scratch, run, SnapshotCause::Undo)
-            .await?;
+        let before = take_snapshot(&scratch, run, SnapshotCause::Undo).await?;
         failpoint::save("snapshot");
         let beside = changed_beside(&scratch, &target).await?;
         let undo = git::Undo {

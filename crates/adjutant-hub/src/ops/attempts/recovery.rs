@@ -52,7 +52,7 @@ impl Ops {
             .read(|connection| run_by_id(connection, id.run))?
             .filter(|run| run.state != RunState::Queued)
         {
-            changes = self.snapshot_after_loss(&run).await;
+            changes = self.trees.snapshot_after_loss(&run).await;
         }
         let dir = id.dir(&self.home);
         let failed = |error: std::io::Error| {

@@ -272,6 +272,7 @@ mod tests {
             let run = fixture.dispatch(&Principal::Person, None).await;
             let repository = dir.path().display().to_string();
             let scratch = ops
+                .trees
                 .user_scratch(&run.id.to_string(), &repository)
                 .await
                 .expect("a scratch directory");

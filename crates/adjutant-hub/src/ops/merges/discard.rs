@@ -4,6 +4,7 @@
 use super::target::Target;
 use crate::failpoint::failpoint;
 use crate::git;
+use crate::ops::trees::take_snapshot;
 use crate::ops::trees::view as snapshot_view;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{Workspace, unfinished_in};
@@ -11,7 +12,6 @@ use crate::view::{DiscardRun, DiscardView, SnapshotView};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, RunState, WorkspaceState};
 use std::path::Path;
-use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
 /// Maximum number of files that an error names as lost.
@@ -77,7 +77,7 @@ impl Ops {
     }
 
     async fn discard_run(&self, caller: Caller, call: DiscardRun) -> Result<DiscardView, OpError> {
-        let only = Arc::clone(&self.tree_changes).lock_owned().await;
+        let only = self.trees.lock().await;
         let earlier = caller.stored_reply(&self.store)?;
         let target = self.target(&caller.who, Action::Discard, &call.run, WANTED);
         if let Some(earlier) = earlier {
@@ -120,7 +120,7 @@ impl Ops {
     /// be kept is lost.
     async fn keep_work(&self, target: &Target, force: bool) -> Result<KeptWork, OpError> {
         let Target { run, workspace } = target;
-        let scratch = match self.scratch_of(run).await {
+        let scratch = match self.trees.scratch_of(run).await {
             // Nothing can be kept without it.
             Err(OpError::Git(git::GitError::RepositoryGone { .. })) if force => None,
             found => Some(found?),
@@ -160,9 +160,7 @@ impl Ops {
         force: bool,
     ) -> Result<SnapshotView, OpError> {
         let run = &target.run;
-        let taken = self
-            .take_snapshot(scratch, run, SnapshotCause::Discard)
-            .await?;
+        let taken = take_snapshot(scratch, run, SnapshotCause::Discard).await?;
         if !taken.unsaved.is_empty() && !force {
             let left_out = taken.snapshot.left_out.iter().take(NAMED_MAX);
             let named: Vec<&str> = left_out.map(String::as_str).collect();

@@ -2,6 +2,7 @@
 
 use super::target::Target;
 use crate::git::{self, Head, Scratch, Snapshot};
+use crate::ops::trees::take_snapshot;
 use crate::ops::workspaces::runner_of;
 use crate::ops::{OpError, Ops};
 use crate::view::MergeView;
@@ -69,6 +70,7 @@ impl Ops {
     ) -> Result<MergeFacts, OpError> {
         let (snapshot, committed_copies) = self.newest_snapshot(&target, mode).await?;
         let scratch = self
+            .trees
             .user_scratch(&target.run.id.to_string(), &target.workspace.repository)
             .await?;
         let repo = scratch.repo();
@@ -100,11 +102,9 @@ impl Ops {
         target: &Target,
         mode: MergeMode,
     ) -> Result<(Snapshot, Vec<String>), OpError> {
-        let scratch = self.scratch_of(&target.run).await?;
+        let scratch = self.trees.scratch_of(&target.run).await?;
         if scratch.has_tree() {
-            let taken = self
-                .take_snapshot(&scratch, &target.run, SnapshotCause::Merge)
-                .await?;
+            let taken = take_snapshot(&scratch, &target.run, SnapshotCause::Merge).await?;
             let without = match git::keep_commits(&scratch, target.run.id).await {
                 // The tree is what counts: it is merged over what was kept of its commits before.
                 Err(error @ git::GitError::ForeignGitDirectory(_)) => {

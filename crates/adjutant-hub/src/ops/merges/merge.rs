@@ -8,7 +8,6 @@ use crate::store::{Run, interrupted_undo};
 use crate::view::{ConflictView, MergeRun, MergeView};
 use adjutant_core::merge::{MergeMode, MergeOutcome};
 use adjutant_core::{Action, Denied};
-use std::sync::Arc;
 
 impl Ops {
     /// Merges an isolated run's changes into the user's repository, in one step.
@@ -25,7 +24,7 @@ impl Ops {
 
     async fn merge_run(&self, caller: Caller, call: MergeRun) -> Result<MergeView, OpError> {
         let mode = stated_mode(&call)?;
-        let only = Arc::clone(&self.tree_changes).lock_owned().await;
+        let only = self.trees.lock().await;
         if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }

@@ -56,7 +56,13 @@ impl Ops {
             RunId::parse(&resolving.run_id).map_err(|error| OpError::Io(error.to_string()))?,
             target.run.id,
         );
-        git::pin_resolved(&self.repo_of(&target.run).await?, resolves, run, changes).await?;
+        git::pin_resolved(
+            &self.trees.repo_of(&target.run).await?,
+            resolves,
+            run,
+            changes,
+        )
+        .await?;
         self.store
             .write(move |tx| tx.set_resolved_run(run, resolves))
             .await?;

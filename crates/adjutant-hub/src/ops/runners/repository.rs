@@ -34,11 +34,11 @@ impl Ops {
         let workspace = workspace.ok_or_else(|| {
             Denied::conflict("run", format!("{} has no workspace of its own", run.name))
         })?;
-        let scratch = self.scratch_of(&run).await?;
+        let scratch = self.trees.scratch_of(&run).await?;
         let repo = scratch.repo();
         let refs = {
             // What an earlier attempt sends is stored before, or refused.
-            let _only = self.tree_changes.lock().await;
+            let _only = self.trees.lock().await;
             // The runner's supervisor cannot do it.
             git::pin_base(repo, run.id, &workspace.base, workspace.changes.as_deref()).await?;
             git::carried_refs(repo, run.id).await?
@@ -76,7 +76,7 @@ impl Ops {
         attempt: &str,
     ) -> Result<RunRefsReply, OpError> {
         let (_, run, _) = self.run_of_work(session, attempt)?;
-        let refs = async { Ok(git::carried_refs(&self.repo_of(&run).await?, run.id).await?) };
+        let refs = async { Ok(git::carried_refs(&self.trees.repo_of(&run).await?, run.id).await?) };
         match refs.await {
             Ok(refs) => Ok(RunRefsReply { refs }),
             Err(error) => Err(self.note_not_stored(&run, error).await?),
@@ -118,7 +118,7 @@ impl Ops {
             };
         // No merge, discard or cleanup of the run at the same time, and no fetch by a later
         // attempt.
-        let _only = self.tree_changes.lock().await;
+        let _only = self.trees.lock().await;
         let (_, run, kept) = self.run_of_work(session, attempt)?;
         let accepted = match problem {
             Some(problem) => Err(GitError::NotAccepted(problem).into()),
@@ -143,7 +143,7 @@ impl Ops {
     ) -> Result<(), OpError> {
         let (at, end) = (file.stream_position(), file.metadata());
         let has_pack = end.map_err(of_spool)?.len() > at.map_err(of_spool)?;
-        let scratch = self.scratch_of(run).await?;
+        let scratch = self.trees.scratch_of(run).await?;
         Ok(git::accept_work(
             &scratch,
             run.id,

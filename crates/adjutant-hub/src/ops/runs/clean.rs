@@ -133,7 +133,7 @@ impl Ops {
             if force || self.has_work_of_runners(run).await? {
                 at_runners.insert(run.id);
             }
-            self.remove_snapshots(run).await;
+            self.trees.remove_snapshots(run).await;
         }
         let only = self.kept_logs.write().await;
         let ids: Vec<RunId> = old.iter().map(|run| run.id).collect();
@@ -268,8 +268,9 @@ impl Ops {
         if workspace.is_none() || run.snapshot_problem.is_some() {
             return Ok(false);
         }
-        let taken =
-            async { Ok::<_, OpError>(git::snapshots(&self.repo_of(run).await?, run.id).await?) };
+        let taken = async {
+            Ok::<_, OpError>(git::snapshots(&self.trees.repo_of(run).await?, run.id).await?)
+        };
         match taken.boxed().await {
             Ok(taken) => {
                 let has_end = |n: &AttemptNo| {

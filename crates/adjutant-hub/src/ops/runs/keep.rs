@@ -1,6 +1,7 @@
 //! Why a finished run has to stay: its work would be lost, or is in use.
 
 use crate::git::{self, GitError, Scratch, Snapshot};
+use crate::ops::trees::take_snapshot;
 use crate::ops::{OpError, Ops};
 use crate::store::{
     Merge, Run, Workspace, has_event, interrupted_undo, merges_of, merges_under_way,
@@ -115,7 +116,7 @@ impl Ops {
         else {
             return Ok(None);
         };
-        let _only = self.tree_changes.lock().await;
+        let _only = self.trees.lock().await;
         if let Some(reason) = self.use_of_workspace(run, &workspace, cleaning).await? {
             return Ok(Some(reason));
         }
@@ -244,7 +245,7 @@ impl Ops {
         workspace: &Workspace,
         dry_run: bool,
     ) -> Result<Option<ReasonToKeep>, OpError> {
-        let scratch = self.scratch_of(run).await?;
+        let scratch = self.trees.scratch_of(run).await?;
         if scratch.is_torn() {
             let path = workspace.path.clone();
             return Ok(Some(ReasonToKeep::TornWorkspace(path)));
@@ -255,7 +256,7 @@ impl Ops {
             } else {
                 SnapshotCause::Discard
             };
-            let taken = self.take_snapshot(&scratch, run, cause).await?;
+            let taken = take_snapshot(&scratch, run, cause).await?;
             if let Some(file) = taken.snapshot.left_out.first() {
                 return Ok(Some(ReasonToKeep::NotInSnapshot(file.clone())));
             }

@@ -123,11 +123,11 @@ impl Ops {
             Ok((run, view))
         })?;
         if call.snapshots {
-            (view.snapshots, view.gone) = self.snapshots_of(&run).await;
+            (view.snapshots, view.gone) = self.trees.snapshots_of(&run).await;
             if let Some(workspace) = &mut view.workspace {
                 workspace.behind = self.behind_of(run.id).await;
             }
-            view.committed_copies = self.committed_copies(&run).await;
+            view.committed_copies = self.trees.committed_copies(&run).await;
         }
         if *who == Principal::Run(run.id) {
             view.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
