@@ -95,6 +95,7 @@ use crate::ops::settings::Settings;
 use crate::ops::tokens::Tokens;
 use crate::ops::trees::Trees;
 use crate::ops::webhooks::Webhooks;
+use crate::ops::workspaces::Workspaces;
 use crate::store::Store;
 use std::sync::Arc;
 use std::time::Duration;
@@ -122,6 +123,7 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    workspaces: Workspaces,
     pub(crate) trees: Trees,
     pub(crate) links: AnswerLinks,
     pub(crate) webhooks: Webhooks,
@@ -165,6 +167,7 @@ impl Ops {
         let (presence, tally) = (chats::Presence::default(), chats::Tally::default());
         let home = Arc::new(home);
         let settings = Settings::new(Arc::clone(&home), Arc::clone(store.wake_ups()));
+        let workspaces = Workspaces::new(store.clone(), Arc::clone(&home), settings.clone());
         let links = AnswerLinks::new(Arc::clone(&home));
         let followed = FollowedStates::default();
         let peers = Peers::new(store.clone(), Arc::clone(&home), followed.clone());
@@ -184,6 +187,7 @@ impl Ops {
             ),
             links,
             trees: Trees::new(store.clone(), Arc::clone(&home)),
+            workspaces,
             settings,
             peers,
             copies,

@@ -1,6 +1,7 @@
 //! Workspaces of isolated runs: what a dispatch records, and the orders for creating them.
 
-use super::{OpError, Ops};
+use super::OpError;
+use super::settings::Settings;
 use crate::config::{self, Home};
 use crate::failpoint::failpoint;
 use crate::git::{self, Git, Scratch};
@@ -13,6 +14,7 @@ use adjutant_core::{Denied, Isolation, RunId, WorkspaceSpec, WorkspaceState, hex
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a dispatch may take to store the user's uncommitted changes.
@@ -24,14 +26,30 @@ const BEHIND_MAX: Duration = Duration::from_secs(5);
 /// How many characters of the hash of a repository's path are in the name of its cache directory.
 const CACHE_ID_BYTES: usize = 6;
 
-impl Ops {
+/// The workspaces of isolated runs.
+#[derive(Debug, Clone)]
+pub(super) struct Workspaces {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+}
+
+impl Workspaces {
+    pub(super) fn new(store: Store, home: Arc<Home>, settings: Settings) -> Self {
+        Self {
+            store,
+            home,
+            settings,
+        }
+    }
+
     /// Resolves the repository and the base of a new run's workspace, `with_changes` including the
     /// user's uncommitted changes. `None`: the run is not isolated.
     ///
     /// # Errors
     /// Git is missing, the directory is not in a repository with a commit, or it is in another
     /// run's workspace.
-    pub(super) async fn plan_workspace(
+    pub(super) async fn plan(
         &self,
         cwd: &str,
         isolation: Isolation,
@@ -110,7 +128,7 @@ impl Ops {
     }
 
     /// Removes the directory of a workspace, and its registration if it is a work tree.
-    pub(super) async fn remove_workspace(&self, workspace: &Workspace) -> Result<(), OpError> {
+    pub(super) async fn remove(&self, workspace: &Workspace) -> Result<(), OpError> {
         let repository = Path::new(&workspace.repository);
         let repo = match workspace.isolation {
             Isolation::Worktree if repository.exists() => Some(

@@ -158,7 +158,7 @@ impl Ops {
             .as_mut()
             .filter(|workspace| workspace.run_id == id.run.to_string())
         {
-            self.settle_base(id.run, workspace).await?;
+            self.workspaces.settle_base(id.run, workspace).await?;
         }
         let assigned = Assigned {
             caches,

@@ -234,7 +234,7 @@ impl Ops {
                 if force {
                     git::remove_torn_workspaces(Path::new(&workspace.path)).await?;
                 }
-                ops.remove_workspace(&workspace).await
+                ops.workspaces.remove(&workspace).await
             })
         };
         tokio::task::spawn_blocking(remove)

@@ -219,7 +219,7 @@ impl Ops {
                 .parent()
                 .unwrap_or(Path::new(&workspace.path));
             if files::open_dir(&self.home.dir, parent).is_ok()
-                && let Err(error) = self.remove_workspace(&workspace).await
+                && let Err(error) = self.workspaces.remove(&workspace).await
             {
                 tracing::warn!(%error, run = %workspace.run, "the workspace of a discarded run cannot be removed yet");
             }

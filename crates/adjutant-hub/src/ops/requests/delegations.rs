@@ -291,7 +291,7 @@ impl Ops {
         if is_in_workspace {
             return Ok((None, None));
         }
-        let workspace = self.plan_workspace(cwd, agent.isolation, false).await?;
+        let workspace = self.workspaces.plan(cwd, agent.isolation, false).await?;
         let works_in_users_files = workspace.is_none();
         let fence_workspace = works_in_users_files
             .then(|| fence_workspace(agent.fence, Path::new(cwd), requester.fence.as_ref()))

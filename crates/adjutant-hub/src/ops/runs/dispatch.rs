@@ -45,7 +45,7 @@ impl Ops {
     ) -> Result<RunView, OpError> {
         let view = dispatched?;
         if let Some(planned) = planned.filter(|_| view.run_id == id.to_string()) {
-            self.pin_base(id, &planned).await;
+            self.workspaces.pin_base(id, &planned).await;
         }
         Ok(view)
     }

@@ -201,7 +201,7 @@ impl Ops {
     async fn remove_workspace_of_removed(&self, workspace: &Workspace) -> Result<(), ReasonToKeep> {
         let removed = async {
             git::remove_torn_workspaces(Path::new(&workspace.path)).await?;
-            self.remove_workspace(workspace).await
+            self.workspaces.remove(workspace).await
         };
         removed
             .await

@@ -217,7 +217,10 @@ impl Ops {
         isolation: Isolation,
         call: &Dispatch,
     ) -> Result<Option<NewWorkspace>, OpError> {
-        let planned = self.plan_workspace(cwd, isolation, call.with_changes).await;
+        let planned = self
+            .workspaces
+            .plan(cwd, isolation, call.with_changes)
+            .await;
         planned.map_err(|error| match error {
             OpError::Git(error) if call.isolation.is_none() => {
                 OpError::NoWorkspace { isolation, error }

@@ -151,7 +151,8 @@ impl Ops {
             .strip_prefix(&old.path)
             .unwrap_or("".as_ref());
         let new = self
-            .plan_workspace(&old.repository, old.isolation, old.changes.is_some())
+            .workspaces
+            .plan(&old.repository, old.isolation, old.changes.is_some())
             .await?;
         Ok(new.map(|new| NewWorkspace {
             below: below.to_owned(),

@@ -125,7 +125,7 @@ impl Ops {
         if call.snapshots {
             (view.snapshots, view.gone) = self.trees.snapshots_of(&run).await;
             if let Some(workspace) = &mut view.workspace {
-                workspace.behind = self.behind_of(run.id).await;
+                workspace.behind = self.workspaces.behind_of(run.id).await;
             }
             view.committed_copies = self.trees.committed_copies(&run).await;
         }
