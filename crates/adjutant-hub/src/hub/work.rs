@@ -4,7 +4,7 @@
 use super::Hub;
 use crate::attempt_processes::{attempt_over, is_over, kill_stragglers, spawn_guard};
 use crate::failpoint::failpoint;
-use crate::ops::{AttemptId, Caller, Launch, OpError, TreeSchedule, TreeWorkLeft, TurnScratches};
+use crate::ops::{AttemptId, Caller, Launch, OpError, TreeTasks, TreeWorkLeft};
 use crate::process::pressure;
 use crate::protocol::AttemptDir;
 use crate::store::{
@@ -432,9 +432,9 @@ pub(super) async fn drop_credentials(hub: Arc<Hub>) {
 /// a time, concurrently with calls.
 pub(super) async fn watch_trees(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Trees]);
-    let (mut between_turns, mut watched) = (TurnScratches::default(), TreeSchedule::default());
+    let mut tasks = TreeTasks::new(&hub.ops);
     loop {
-        match hub.ops.do_tree_work(&mut between_turns, &mut watched).await {
+        match tasks.perform_next().await {
             Ok(TreeWorkLeft::Unknown) => {}
             Ok(TreeWorkLeft::Nothing(None)) => subscription.wait().await,
             Ok(TreeWorkLeft::Nothing(Some(again))) => tokio::select! {

@@ -82,7 +82,7 @@ pub(crate) use runners::RunnerLaunch;
 pub use runs::Cleaning;
 pub(crate) use tokens::{SignedIn, TokenAccess};
 pub use tokens::{fresh_token, is_hash, token_hash};
-pub(crate) use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
+pub(crate) use tree_work::{TreeTasks, TreeWorkLeft};
 
 use crate::config::{Home, LogStoreAddress};
 use crate::named_locks::NamedLocks;
