@@ -129,7 +129,7 @@ fn control_calls(mut router: Calls) -> Calls {
 /// Adds the calls about the changes of runs.
 fn review_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: DiffRun| async move {
-        hub.ops.diff(&caller, &call).await
+        hub.ops.reviews.diff(&caller, &call).await
     });
     router = on(router, |hub, caller, call: UndoRun| async move {
         hub.ops.undo(caller, call).await

@@ -91,6 +91,7 @@ use crate::ops::chats::FollowedStates;
 use crate::ops::first_reports::FirstReports;
 use crate::ops::log_store::LogStore;
 use crate::ops::peers::{Copies, Peers};
+use crate::ops::review::Reviews;
 use crate::ops::settings::Settings;
 use crate::ops::tokens::Tokens;
 use crate::ops::trees::Trees;
@@ -123,6 +124,7 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    pub(crate) reviews: Reviews,
     workspaces: Workspaces,
     pub(crate) trees: Trees,
     pub(crate) links: AnswerLinks,
@@ -167,6 +169,7 @@ impl Ops {
         let (presence, tally) = (chats::Presence::default(), chats::Tally::default());
         let home = Arc::new(home);
         let settings = Settings::new(Arc::clone(&home), Arc::clone(store.wake_ups()));
+        let trees = Trees::new(store.clone(), Arc::clone(&home));
         let workspaces = Workspaces::new(store.clone(), Arc::clone(&home), settings.clone());
         let links = AnswerLinks::new(Arc::clone(&home));
         let followed = FollowedStates::default();
@@ -185,16 +188,8 @@ impl Ops {
                 settings.clone(),
                 links.clone(),
             ),
-            links,
-            trees: Trees::new(store.clone(), Arc::clone(&home)),
-            workspaces,
-            settings,
-            peers,
-            copies,
+            reviews: Reviews::new(store.clone(), trees.clone()),
             machine: machine::Machine::new(live_runs_max),
-            presence,
-            followed,
-            tally,
             kept_logs: Arc::default(),
             storing_logs: NamedLocks::default(),
             log_store: LogStore::new(store.clone(), Arc::clone(&home), log_store),
@@ -203,6 +198,15 @@ impl Ops {
             launches: runner_launches::Launches::default(),
             bundles: NamedLocks::default(),
             reservations: Arc::default(),
+            links,
+            trees,
+            workspaces,
+            settings,
+            peers,
+            copies,
+            presence,
+            followed,
+            tally,
             store,
             home,
         }

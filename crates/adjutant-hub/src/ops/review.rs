@@ -1,13 +1,14 @@
 //! The changes of a run. For an isolated run, these are the changes that a merge would merge.
 
 use super::conflicts::merge_order_of;
-use super::trees::{find_snapshot, take_snapshot, view};
+use super::trees::{Trees, find_snapshot, take_snapshot, view};
 use super::workspaces::{runner_of, workspace_base};
-use super::{Caller, OpError, Ops, lookup};
+use super::{Caller, OpError, lookup};
 use crate::clock::rfc3339;
 use crate::git::{self, DiffCall, Repo, Scratch, Snapshot};
 use crate::store::{
-    Run, StoreError, Workspace, later_runs_in, merges_of, run_by_id, workspace_around, workspace_of,
+    Run, Store, StoreError, Workspace, later_runs_in, merges_of, run_by_id, workspace_around,
+    workspace_of,
 };
 use crate::view::{DiffRun, DiffView, IncludedView, SnapshotView};
 use adjutant_core::merge::MergeMode;
@@ -44,14 +45,25 @@ impl ReviewedRun {
     }
 }
 
-impl Ops {
+/// Reads the changes of runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Reviews {
+    store: Store,
+    trees: Trees,
+}
+
+impl Reviews {
+    pub(super) fn new(store: Store, trees: Trees) -> Self {
+        Self { store, trees }
+    }
+
     /// Returns the difference between two snapshots of a run; by default, all its changes. For a
     /// run with its own workspace, these are the changes that a merge would merge, including those
     /// of later runs and edits in that workspace.
     ///
     /// # Errors
     /// The run is unknown or foreign, there is no repository or no such snapshot, or git failed.
-    pub async fn diff(&self, caller: &Caller, call: &DiffRun) -> Result<DiffView, OpError> {
+    pub(crate) async fn diff(&self, caller: &Caller, call: &DiffRun) -> Result<DiffView, OpError> {
         let found = self
             .store
             .read(|connection| lookup::run(connection, &caller.who, Action::Review, &call.run))?;

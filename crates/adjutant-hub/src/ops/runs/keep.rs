@@ -219,7 +219,7 @@ impl Ops {
         {
             return Ok(None);
         }
-        Ok(match self.only_before_undo(run).boxed().await {
+        Ok(match self.reviews.only_before_undo(run).boxed().await {
             // The snapshots are not there, or stay where they are.
             Ok(None)
             | Err(OpError::Git(
