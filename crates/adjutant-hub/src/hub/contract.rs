@@ -132,7 +132,7 @@ fn review_calls(mut router: Calls) -> Calls {
         hub.ops.reviews.diff(&caller, &call).await
     });
     router = on(router, |hub, caller, call: UndoRun| async move {
-        hub.ops.undo(caller, call).await
+        hub.ops.undos.undo(caller, call).await
     });
     router = on(router, |hub, caller, call: MergeRun| async move {
         hub.ops.merge(caller, call).await

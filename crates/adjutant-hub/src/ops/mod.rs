@@ -95,6 +95,7 @@ use crate::ops::review::Reviews;
 use crate::ops::settings::Settings;
 use crate::ops::tokens::Tokens;
 use crate::ops::trees::Trees;
+use crate::ops::undo::Undos;
 use crate::ops::webhooks::Webhooks;
 use crate::ops::workspaces::Workspaces;
 use crate::store::Store;
@@ -124,6 +125,7 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    pub(crate) undos: Undos,
     pub(crate) reviews: Reviews,
     workspaces: Workspaces,
     pub(crate) trees: Trees,
@@ -189,6 +191,7 @@ impl Ops {
                 links.clone(),
             ),
             reviews: Reviews::new(store.clone(), trees.clone()),
+            undos: Undos::new(store.clone(), trees.clone()),
             machine: machine::Machine::new(live_runs_max),
             kept_logs: Arc::default(),
             storing_logs: NamedLocks::default(),

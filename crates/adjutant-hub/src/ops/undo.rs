@@ -1,14 +1,14 @@
 //! Restoring the files that a run has changed to one of its snapshots.
 
 use super::review::own_work;
-use super::trees::{take_snapshot, view};
+use super::trees::{Trees, take_snapshot, view};
 use super::undo_checks::{
     ChangedBeside, refuse_changed, refuse_others, refuse_unended, snapshot_to_restore,
     with_left_alone,
 };
-use super::{Caller, OpError, Ops, lookup};
+use super::{Caller, OpError, lookup};
 use crate::store::{
-    Run, StoreError, Undo, Workspace, interrupted_undo, runs_beside, working_around,
+    Run, Store, StoreError, Undo, Workspace, interrupted_undo, runs_beside, working_around,
     workspace_around,
 };
 use crate::view::{UndoRun, UndoView};
@@ -45,29 +45,16 @@ struct TreeGuards {
     _only: OwnedMutexGuard<()>,
 }
 
-impl Ops {
-    /// Settles what an undo has left in the tree when its hub was killed.
-    pub(super) async fn settle_undo(
-        &self,
-        scratch: &git::Scratch,
-        undo: &Undo,
-    ) -> Result<(), OpError> {
-        let all = git::snapshots(scratch.repo(), undo.run).await?;
-        let find = |n: u32| all.iter().find(|snapshot| snapshot.n == n);
-        let (Some(before), Some(to)) = (find(undo.before), find(undo.to)) else {
-            return Ok(());
-        };
-        let listed = scratch.list(&before.commit, &to.commit).await?;
-        let state = |snapshot: &git::Snapshot| (snapshot.commit.clone(), snapshot.bytes.clone());
-        let ((before, before_bytes), (to, to_bytes)) = (state(before), state(to));
-        git::settle_strays(
-            scratch,
-            &listed,
-            (&before, before_bytes.as_deref()),
-            (&to, to_bytes.as_deref()),
-        )
-        .await?;
-        Ok(())
+/// Restores the files of runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Undos {
+    store: Store,
+    trees: Trees,
+}
+
+impl Undos {
+    pub(super) fn new(store: Store, trees: Trees) -> Self {
+        Self { store, trees }
     }
 
     /// Restores the files that an ended or stopped run has changed to one of its snapshots, after
@@ -76,7 +63,7 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign; live; another run works in the directory; no such snapshot; files have
     /// changed since; a file is in the way; git failed.
-    pub async fn undo(&self, caller: Caller, call: UndoRun) -> Result<UndoView, OpError> {
+    pub(crate) async fn undo(&self, caller: Caller, call: UndoRun) -> Result<UndoView, OpError> {
         let only = self.trees.lock().await;
         if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
@@ -123,7 +110,7 @@ impl Ops {
             .store
             .read(|connection| interrupted_undo(connection, run.id))?
         {
-            self.settle_undo(&scratch, &interrupted).await?;
+            settle_undo(&scratch, &interrupted).await?;
         }
         let own = own_work(&all);
         // Before the snapshot, so that a save during or after it is noticed.
@@ -184,7 +171,7 @@ impl Ops {
         caller: Caller,
         plan: UndoPlan,
     ) -> Result<UndoView, OpError> {
-        let (ops, runtime) = (self.clone(), tokio::runtime::Handle::current());
+        let (store, runtime) = (self.store.clone(), tokio::runtime::Handle::current());
         let (id, view) = (plan.target.run.id, plan.view());
         let git::PreparedUndo {
             restore,
@@ -201,10 +188,7 @@ impl Ops {
             let restored = match restored {
                 Ok(restored) => restored,
                 Err(error) => {
-                    runtime.block_on(
-                        ops.store
-                            .write(move |tx| tx.note_interrupted_undos(Some(id))),
-                    )?;
+                    runtime.block_on(store.write(move |tx| tx.note_interrupted_undos(Some(id))))?;
                     return Err(error.into());
                 }
             };
@@ -215,7 +199,7 @@ impl Ops {
                 is_unguarded: restored.is_unguarded,
                 ..with_left_alone(view, left_alone)
             };
-            let stored = caller.write(&ops.store, move |tx, _| {
+            let stored = caller.write(&store, move |tx, _| {
                 tx.finish_undo(id)?;
                 Ok(view)
             });
@@ -225,6 +209,26 @@ impl Ops {
             .await
             .map_err(|error| OpError::Io(error.to_string()))?
     }
+}
+
+/// Settles what an undo has left in the tree when its hub was killed.
+pub(super) async fn settle_undo(scratch: &git::Scratch, undo: &Undo) -> Result<(), OpError> {
+    let all = git::snapshots(scratch.repo(), undo.run).await?;
+    let find = |n: u32| all.iter().find(|snapshot| snapshot.n == n);
+    let (Some(before), Some(to)) = (find(undo.before), find(undo.to)) else {
+        return Ok(());
+    };
+    let listed = scratch.list(&before.commit, &to.commit).await?;
+    let state = |snapshot: &git::Snapshot| (snapshot.commit.clone(), snapshot.bytes.clone());
+    let ((before, before_bytes), (to, to_bytes)) = (state(before), state(to));
+    git::settle_strays(
+        scratch,
+        &listed,
+        (&before, before_bytes.as_deref()),
+        (&to, to_bytes.as_deref()),
+    )
+    .await?;
+    Ok(())
 }
 
 impl UndoPlan {

@@ -2,6 +2,7 @@
 
 use crate::files;
 use crate::git::{self, Identity, RecoveryOutcome, Scratch, Update};
+use crate::ops::undo::settle_undo;
 use crate::ops::{OpError, Ops};
 use crate::store::{
     Merge, discarded_workspaces, last_merges, merges_under_way, resolved_below, run_by_id,
@@ -119,7 +120,7 @@ impl Ops {
                     return Ok(());
                 };
                 let scratch = self.trees.scratch_of(&run).await?;
-                self.settle_undo(&scratch, &undo).await
+                settle_undo(&scratch, &undo).await
             };
             let settled: Result<(), OpError> = settled.await;
             if let Err(error) = settled {
