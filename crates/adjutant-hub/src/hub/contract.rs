@@ -141,7 +141,7 @@ fn review_calls(mut router: Calls) -> Calls {
         hub.ops.comment(caller, call).await
     });
     on(router, |hub, caller, call: DiscardRun| async move {
-        hub.ops.discard(caller, call).await
+        hub.ops.discards.discard(caller, call).await
     })
 }
 

@@ -291,7 +291,7 @@ impl Opened {
                 return Err(Stopped::Over(Served::LeadLost(claimed.lock)));
             }
         }
-        hub.ops.recover_tree_changes().await;
+        hub.ops.journal.recover().await;
         // The webhooks are loaded, so that they receive the events of the first call.
         if let Err(error) = hub.ops.webhooks.subscribe().await {
             tracing::warn!(%error, "the webhooks stay as they were");

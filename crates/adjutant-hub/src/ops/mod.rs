@@ -90,6 +90,7 @@ use crate::ops::answer_links::AnswerLinks;
 use crate::ops::chats::FollowedStates;
 use crate::ops::first_reports::FirstReports;
 use crate::ops::log_store::LogStore;
+use crate::ops::merges::{Discards, MergeJournal};
 use crate::ops::peers::{Copies, Peers};
 use crate::ops::review::Reviews;
 use crate::ops::settings::Settings;
@@ -125,6 +126,8 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    pub(crate) journal: MergeJournal,
+    pub(crate) discards: Discards,
     pub(crate) undos: Undos,
     pub(crate) reviews: Reviews,
     workspaces: Workspaces,
@@ -183,6 +186,13 @@ impl Ops {
             presence.clone(),
         );
         Self {
+            discards: Discards::new(store.clone(), trees.clone(), workspaces.clone()),
+            journal: MergeJournal::new(
+                store.clone(),
+                Arc::clone(&home),
+                trees.clone(),
+                workspaces.clone(),
+            ),
             tokens: Tokens::new(store.clone()),
             webhooks: Webhooks::new(
                 store.clone(),

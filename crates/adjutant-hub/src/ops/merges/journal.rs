@@ -1,15 +1,19 @@
 //! Recovery of merges, discards and undos that were interrupted by the death of the hub.
 
+use crate::config::Home;
 use crate::files;
 use crate::git::{self, Identity, RecoveryOutcome, Scratch, Update};
+use crate::ops::OpError;
+use crate::ops::trees::Trees;
 use crate::ops::undo::settle_undo;
-use crate::ops::{OpError, Ops};
+use crate::ops::workspaces::Workspaces;
 use crate::store::{
-    Merge, discarded_workspaces, last_merges, merges_under_way, resolved_below, run_by_id,
+    Merge, Store, discarded_workspaces, last_merges, merges_under_way, resolved_below, run_by_id,
     undos_under_way,
 };
 use adjutant_core::RunId;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the recovery of merges and discards may delay the start of a hub.
@@ -17,11 +21,34 @@ const RECOVERY_MAX: Duration = Duration::from_secs(20);
 /// How many of the last merges are checked when a hub starts. A check is a look at one name.
 const PROVEN_MAX: u32 = 1000;
 
-impl Ops {
+/// The journal of merges, and what an earlier hub has left of changes of trees.
+#[derive(Debug, Clone)]
+pub(crate) struct MergeJournal {
+    pub(super) store: Store,
+    pub(super) home: Arc<Home>,
+    trees: Trees,
+    workspaces: Workspaces,
+}
+
+impl MergeJournal {
+    pub(in crate::ops) fn new(
+        store: Store,
+        home: Arc<Home>,
+        trees: Trees,
+        workspaces: Workspaces,
+    ) -> Self {
+        Self {
+            store,
+            home,
+            trees,
+            workspaces,
+        }
+    }
+
     /// Completes or reverts every interrupted merge, and completes every interrupted discard.
     /// Failures are logged, and retried by the next merge and the next hub. Interrupted undos are
     /// recorded: the user completes them, because nothing has prevented changes of the files since.
-    pub(crate) async fn recover_tree_changes(&self) {
+    pub(crate) async fn recover(&self) {
         let _only = self.trees.lock().await;
         let deadline = tokio::time::Instant::now() + RECOVERY_MAX;
         if tokio::time::timeout_at(deadline, self.recover_all(None))

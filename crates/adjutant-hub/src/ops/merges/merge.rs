@@ -1,10 +1,12 @@
 //! Merging a run's changes into the repository that its workspace was made from.
 
 use super::apply::PreparedMerge;
-use super::decision::MergeDecision;
+use super::decision::{MergeDecision, decide_merge};
+use super::facts::merge_facts;
+use super::target::target;
 use crate::git::{self, BuiltMerge};
 use crate::ops::{Caller, OpError, Ops};
-use crate::store::{Run, interrupted_undo};
+use crate::store::{Run, Store, interrupted_undo};
 use crate::view::{ConflictView, MergeRun, MergeView};
 use adjutant_core::merge::{MergeMode, MergeOutcome};
 use adjutant_core::{Action, Denied};
@@ -28,17 +30,20 @@ impl Ops {
         if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
-        let target = self.target(
+        let target = target(
+            &self.store,
             &caller.who,
             Action::Merge,
             &call.run,
             "merged; pause it, or wait for its end",
         )?;
-        self.refuse_interrupted_undo(&target.run)?;
-        self.recover_all(Some(&target.workspace.repository)).await;
-        let facts = self.merge_facts(target, mode).await?;
+        refuse_interrupted_undo(&self.store, &target.run)?;
+        self.journal
+            .recover_all(Some(&target.workspace.repository))
+            .await;
+        let facts = merge_facts(&self.store, &self.trees, target, mode).await?;
         let mut view = facts.view(call.branch.as_deref());
-        let input = match self.decide_merge(&facts, &call).await? {
+        let input = match decide_merge(&self.store, &facts, &call).await? {
             MergeDecision::Make { input, one_commit } => {
                 view.one_commit = one_commit.map(str::to_owned);
                 input
@@ -75,26 +80,23 @@ impl Ops {
             }
             BuiltMerge::Commit(after) => {
                 let prepared = PreparedMerge::of(facts, call.branch, input.who, after);
-                self.apply_merge(only, caller, prepared, view).await
+                self.journal.apply(only, caller, prepared, view).await
             }
         }
     }
+}
 
-    /// Refuses the workspace of a run that has files of two snapshots.
-    fn refuse_interrupted_undo(&self, run: &Run) -> Result<(), OpError> {
-        let Some(undo) = self
-            .store
-            .read(|connection| interrupted_undo(connection, run.id))?
-        else {
-            return Ok(());
-        };
-        let complete = undo.completing_command(&run.name);
-        let problem = format!(
-            "an undo of {} was interrupted, so its workspace has files of two snapshots: {complete} completes it",
-            run.name
-        );
-        Err(Denied::conflict("workspace", problem).into())
-    }
+/// Refuses the workspace of a run that has files of two snapshots.
+fn refuse_interrupted_undo(store: &Store, run: &Run) -> Result<(), OpError> {
+    let Some(undo) = store.read(|connection| interrupted_undo(connection, run.id))? else {
+        return Ok(());
+    };
+    let complete = undo.completing_command(&run.name);
+    let problem = format!(
+        "an undo of {} was interrupted, so its workspace has files of two snapshots: {complete} completes it",
+        run.name
+    );
+    Err(Denied::conflict("workspace", problem).into())
 }
 
 /// Returns the mode that a call states. Only the mode `branch` has a branch.

@@ -9,3 +9,6 @@ mod merge;
 mod message;
 mod resolve;
 mod target;
+
+pub(super) use discard::Discards;
+pub(super) use journal::MergeJournal;
