@@ -5,7 +5,7 @@ use super::calls::{Calls, from_supervisors, on, reply};
 use super::router::manage;
 use super::state::hub_view;
 use crate::failpoint::failpoint;
-use crate::ops::{AttemptId, Cleaning, OpError};
+use crate::ops::{AttemptId, Cleaner, Cleaning, OpError};
 use crate::protocol::{AskBudget, FactsStored, GetClosing, GetOrders, PostFacts};
 use crate::view::{
     Adopt, AnswerRequests, Ask, AskAndWait, AskTogether, Cancel, CancelTask, ChangeBudget,
@@ -78,7 +78,7 @@ fn run_calls(mut router: Calls) -> Calls {
         let older_than_ms = i64::try_from(call.older_than_s)
             .unwrap_or(i64::MAX / 1000)
             .saturating_mul(1000);
-        hub.ops
+        Cleaner::of(&hub.ops)
             .clean(
                 caller,
                 older_than_ms,

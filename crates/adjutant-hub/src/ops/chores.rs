@@ -1,6 +1,7 @@
 //! Periodic work: deadlines, retention, and the `.meta.json` copies of runs.
 
-use crate::ops::{Caller, Cleaning, OpError, Ops, render};
+use crate::ops::runs::{Cleaner, Cleaning};
+use crate::ops::{Caller, OpError, Ops, render};
 use crate::store::{
     Connection, KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, due_time_budgets, newest_of,
     next_time_budget, next_until, run_by_id,
@@ -105,7 +106,7 @@ impl Ops {
             .await?
         {}
         if let Some(retention_ms) = self.settings.config()?.finished_retention_ms {
-            let cleaned = self
+            let cleaned = Cleaner::of(self)
                 .clean(
                     Caller {
                         who: Principal::Person,

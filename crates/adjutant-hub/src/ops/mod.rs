@@ -18,6 +18,7 @@ mod evidence;
 mod fence;
 mod first_reports;
 mod grants;
+mod kept_logs;
 mod ledger;
 mod log_store;
 mod logs;
@@ -79,6 +80,7 @@ pub(crate) use peers::{
 };
 pub use runner_sessions::RunnerSession;
 pub(crate) use runners::RunnerLaunch;
+pub(crate) use runs::Cleaner;
 pub use runs::Cleaning;
 pub(crate) use tokens::{SignedIn, TokenAccess};
 pub use tokens::{fresh_token, is_hash, token_hash};
@@ -89,6 +91,7 @@ use crate::named_locks::NamedLocks;
 use crate::ops::answer_links::AnswerLinks;
 use crate::ops::chats::FollowedStates;
 use crate::ops::first_reports::FirstReports;
+use crate::ops::kept_logs::KeptLogs;
 use crate::ops::log_store::LogStore;
 use crate::ops::merges::{Discards, MergeJournal};
 use crate::ops::peers::{Copies, Peers};
@@ -143,11 +146,7 @@ pub struct Ops {
     pub(crate) copies: Copies,
     /// Counts of calls about chats.
     pub(crate) tally: chats::Tally,
-    /// Held for writing while runs are removed with their logs, and for reading while logs of
-    /// runners are stored.
-    kept_logs: Arc<tokio::sync::RwLock<()>>,
-    /// One for each attempt whose logs are stored.
-    storing_logs: NamedLocks,
+    kept_logs: KeptLogs,
     /// Where the logs of ended attempts are moved.
     pub(crate) log_store: LogStore,
     /// The attempts whose supervisors have not reported to this hub yet.
@@ -203,8 +202,7 @@ impl Ops {
             reviews: Reviews::new(store.clone(), trees.clone()),
             undos: Undos::new(store.clone(), trees.clone()),
             machine: machine::Machine::new(live_runs_max),
-            kept_logs: Arc::default(),
-            storing_logs: NamedLocks::default(),
+            kept_logs: KeptLogs::default(),
             log_store: LogStore::new(store.clone(), Arc::clone(&home), log_store),
             first_reports: Arc::new(FirstReports::new(store.clone())),
             runners: runner_sessions::Sessions::default(),

@@ -10,7 +10,6 @@ use crate::protocol::{LogBytes, LogBytesStored, LogFilesStored, PostLogFiles};
 use crate::store::attempt_row;
 use adjutant_core::Denied;
 use std::io;
-use std::sync::Arc;
 
 impl Ops {
     /// Begins to keep the logs of an attempt, or continues, and returns what the hub has of them.
@@ -73,10 +72,7 @@ impl Ops {
     ) -> Result<T, OpError> {
         let id = AttemptId::parse(attempt)
             .ok_or_else(|| Denied::invalid("attempt", "use RUN-ID/NUMBER"))?;
-        let only = (
-            self.storing_logs.lock(attempt).await,
-            Arc::clone(&self.kept_logs).read_owned().await,
-        );
+        let only = self.kept_logs.lock(attempt).await;
         // Also of an attempt whose lease has expired: its log says what it did.
         let row = self
             .store

@@ -16,15 +16,16 @@ pub(crate) use launches::RunnerLaunch;
 
 use crate::config::{Config, PoolEntry};
 use crate::ops::attempts::{Loss, is_token_of};
-use crate::ops::runner_sessions::{RunnerSession, WaitingRunner};
+use crate::ops::runner_sessions::{RunnerSession, Sessions, WaitingRunner};
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
 use crate::protocol::{
     FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog,
     PostRemoved, RunnerJoined, RunnerWork,
 };
 use crate::store::{
-    AttemptRow, Connection, Held, HostedAttempt, MemoryNeeds, StartTarget, StoreError, Topic,
-    attempt_row, ends_with_runtime, hosted_attempts, left_on_runner, live_by_host, runner_name,
+    AttemptRow, Connection, Held, HostedAttempt, MemoryNeeds, StartTarget, Store, StoreError,
+    Topic, attempt_row, ends_with_runtime, hosted_attempts, left_on_runner, live_by_host,
+    runner_name,
 };
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::{SLOTS_MAX, is_label_part};
@@ -264,21 +265,6 @@ impl Ops {
         }
     }
 
-    /// Sends connected runners the removed runs whose files they may have. The others receive them
-    /// when they join.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(in crate::ops) fn send_removed(&self) -> Result<(), OpError> {
-        for host in self.runners.connected() {
-            let removed = self
-                .store
-                .read(|connection| left_on_runner(connection, &host, REMOVED_MAX))?;
-            self.runners.add_removed(&host, removed);
-        }
-        Ok(())
-    }
-
     /// Records that a runner has removed the files of runs.
     ///
     /// # Errors
@@ -451,6 +437,19 @@ impl Ops {
     pub(crate) async fn runner_joined(&self) {
         self.runners.joined().await;
     }
+}
+
+/// Sends connected runners the removed runs whose files they may have. The others receive them
+/// when they join.
+///
+/// # Errors
+/// A failure of the store.
+pub(in crate::ops) fn send_removed(store: &Store, runners: &Sessions) -> Result<(), OpError> {
+    for host in runners.connected() {
+        let removed = store.read(|connection| left_on_runner(connection, &host, REMOVED_MAX))?;
+        runners.add_removed(&host, removed);
+    }
+    Ok(())
 }
 
 fn foreign_attempt() -> Denied {

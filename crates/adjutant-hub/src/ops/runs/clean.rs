@@ -1,10 +1,17 @@
 //! Removing finished runs with their files.
 
+use crate::config::Home;
 use crate::git;
-use crate::ops::runs::keep::Cleaning;
+use crate::ops::kept_logs::KeptLogs;
+use crate::ops::log_store::LogStore;
+use crate::ops::runner_sessions::Sessions;
+use crate::ops::runners::send_removed;
+use crate::ops::runs::caches::{list_unused_caches, remove_unused_caches};
+use crate::ops::runs::keep::{Cleaning, Keeper};
+use crate::ops::trees::Trees;
 use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{
-    AttemptRow, FinishedPosition, Run, StoreError, Tx, attempt_row, hosts_of, old_finished,
+    AttemptRow, FinishedPosition, Run, Store, StoreError, Tx, attempt_row, hosts_of, old_finished,
     unfinished_below, workspace_of,
 };
 use crate::view::{Cleaned, KeptRun};
@@ -13,6 +20,7 @@ use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, AttemptNo, Denied, Principal, RunId, SteadyTime};
 use futures::FutureExt;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Runs that are read and removed together.
 const PAGE_RUNS: u32 = 100;
@@ -28,14 +36,44 @@ struct Walk {
     position: Option<FinishedPosition>,
 }
 
-impl Ops {
+/// Removes finished runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Cleaner {
+    store: Store,
+    home: Arc<Home>,
+    trees: Trees,
+    keeper: Keeper,
+    log_store: LogStore,
+    kept_logs: KeptLogs,
+    runners: Sessions,
+}
+
+impl Cleaner {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        let (trees, reviews) = (ops.trees.clone(), ops.reviews.clone());
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            keeper: Keeper::new(
+                ops.store.clone(),
+                trees.clone(),
+                ops.workspaces.clone(),
+                reviews,
+            ),
+            trees,
+            log_store: ops.log_store.clone(),
+            kept_logs: ops.kept_logs.clone(),
+            runners: ops.runners.clone(),
+        }
+    }
+
     /// Removes finished runs that are old enough, with their files: those that are named, or all. A
     /// run whose work in a workspace was neither merged nor discarded stays, unless that is forced.
     ///
     /// # Errors
     /// The caller may not remove runs, a named run is unknown or has not ended, or a failure of the
     /// store.
-    pub async fn clean(
+    pub(crate) async fn clean(
         &self,
         caller: Caller,
         older_than_ms: i64,
@@ -56,7 +94,7 @@ impl Ops {
             caller.of_step("removal")
         };
         if let Some(removed) = removal.stored_reply::<Cleaned>(&self.store)? {
-            let caches = self.remove_unused_caches().await?;
+            let caches = remove_unused_caches(&self.store, &self.home).await?;
             return caller
                 .store_reply(&self.store, Cleaned { caches, ..removed })
                 .await;
@@ -78,9 +116,9 @@ impl Ops {
             if found.is_empty() {
                 let mut cleaned = walk.cleaned;
                 cleaned.caches = if cleaning.dry_run {
-                    self.unused_caches(&walk.chosen)?
+                    list_unused_caches(&self.store, &self.home, &walk.chosen)?
                 } else {
-                    self.remove_unused_caches().await?
+                    remove_unused_caches(&self.store, &self.home).await?
                 };
                 return caller.store_reply(&self.store, cleaned).await;
             }
@@ -135,7 +173,7 @@ impl Ops {
             }
             self.trees.remove_snapshots(run).await;
         }
-        let only = self.kept_logs.write().await;
+        let only = self.kept_logs.lock_all().await;
         let ids: Vec<RunId> = old.iter().map(|run| run.id).collect();
         // Files first: after a crash in between, the next clean finds the rest.
         let (home, runs) = (self.home.clone(), ids.clone());
@@ -155,7 +193,7 @@ impl Ops {
         if walk.log_store_problem.is_none() {
             self.remove_late_logs(&ids).await;
         }
-        if let Err(error) = self.send_removed() {
+        if let Err(error) = send_removed(&self.store, &self.runners) {
             tracing::warn!(%error, "runners receive what was removed when they join again");
         }
         Ok(())
@@ -210,7 +248,7 @@ impl Ops {
         Ok(runs)
     }
 
-    /// As [`Self::reason_to_keep`]. If the run does not stay, its logs are also removed from the
+    /// As [`Keeper::reason_to_keep`]. If the run does not stay, its logs are also removed from the
     /// log store. `failed`: why the log store has failed before. It is not asked again then.
     async fn reason_to_keep_with_logs(
         &self,
@@ -218,7 +256,7 @@ impl Ops {
         cleaning: Cleaning,
         failed: &mut Option<String>,
     ) -> Result<Option<String>, OpError> {
-        let reason = self.reason_to_keep(run, cleaning).await?;
+        let reason = self.keeper.reason_to_keep(run, cleaning).await?;
         let reason = reason.map(|reason| reason.to_string());
         if reason.is_some() || cleaning.dry_run {
             return Ok(reason);

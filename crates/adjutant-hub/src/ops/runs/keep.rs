@@ -1,10 +1,12 @@
 //! Why a finished run has to stay: its work would be lost, or is in use.
 
 use crate::git::{self, GitError, Scratch, Snapshot};
-use crate::ops::trees::take_snapshot;
-use crate::ops::{OpError, Ops};
+use crate::ops::OpError;
+use crate::ops::review::Reviews;
+use crate::ops::trees::{Trees, take_snapshot};
+use crate::ops::workspaces::Workspaces;
 use crate::store::{
-    Merge, Run, Workspace, has_event, interrupted_undo, merges_of, merges_under_way,
+    Merge, Run, Store, Workspace, has_event, interrupted_undo, merges_of, merges_under_way,
     unfinished_below, unfinished_in, workspace_of,
 };
 use adjutant_core::merge::MergeMode;
@@ -90,7 +92,30 @@ pub(super) enum ReasonToKeep {
     },
 }
 
-impl Ops {
+/// Decides which runs have to stay, and removes the workspaces of the others.
+#[derive(Debug, Clone)]
+pub(super) struct Keeper {
+    store: Store,
+    trees: Trees,
+    workspaces: Workspaces,
+    reviews: Reviews,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        store: Store,
+        trees: Trees,
+        workspaces: Workspaces,
+        reviews: Reviews,
+    ) -> Self {
+        Self {
+            store,
+            trees,
+            workspaces,
+            reviews,
+        }
+    }
+
     /// Returns why a finished run has to stay. Otherwise its workspace is removed, except in a dry
     /// run.
     pub(super) async fn reason_to_keep(

@@ -14,4 +14,5 @@ mod resume;
 mod retry;
 mod show;
 
+pub(crate) use clean::Cleaner;
 pub use keep::Cleaning;
