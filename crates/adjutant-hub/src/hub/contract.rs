@@ -5,7 +5,9 @@ use super::calls::{Calls, from_supervisors, on, reply};
 use super::router::manage;
 use super::state::hub_view;
 use crate::failpoint::failpoint;
-use crate::ops::{AttemptId, Cleaner, Cleaning, OpError};
+use crate::ops::{
+    AttemptId, Cleaner, Cleaning, OpError, await_orders, list_grants, revoke_grant, stats,
+};
 use crate::protocol::{AskBudget, FactsStored, GetClosing, GetOrders, PostFacts};
 use crate::view::{
     Adopt, AnswerRequests, Ask, AskAndWait, AskTogether, Cancel, CancelTask, ChangeBudget,
@@ -91,7 +93,7 @@ fn run_calls(mut router: Calls) -> Calls {
             .await
     });
     on(router, |hub, caller, call: GetStats| async move {
-        hub.ops.stats(&caller.who, call).await
+        stats(hub.ops.store(), hub.ops.home(), &caller.who, call).await
     })
 }
 
@@ -225,10 +227,10 @@ fn rule_calls(mut router: Calls) -> Calls {
         hub.ops.trust_policies(caller, call).await
     });
     router = on(router, |hub, caller, call: ListGrants| async move {
-        hub.ops.list_grants(&caller.who, &call)
+        list_grants(hub.ops.store(), &caller.who, &call)
     });
     on(router, |hub, caller, call: RevokeGrant| async move {
-        hub.ops.revoke_grant(caller, call).await
+        revoke_grant(hub.ops.store(), caller, call).await
     })
 }
 
@@ -314,7 +316,7 @@ async fn orders(hub: Shared, attempt: AttemptId, wanted: GetOrders) -> Response 
         wait_ms,
         standing,
     } = wanted;
-    let mut orders = std::pin::pin!(hub.ops.orders(attempt, known, wait_ms));
+    let mut orders = std::pin::pin!(await_orders(hub.ops.store(), attempt, known, wait_ms));
     tokio::select! {
         biased;
         orders = &mut orders => return reply(orders),

@@ -1,5 +1,6 @@
 //! Periodic work: deadlines, retention, and the `.meta.json` copies of runs.
 
+use crate::ops::escalation::escalate_due;
 use crate::ops::runs::{Cleaner, Cleaning};
 use crate::ops::{Caller, OpError, Ops, render};
 use crate::store::{
@@ -36,7 +37,7 @@ impl Ops {
     /// A failure of the store.
     pub(crate) async fn apply_deadlines_and_escalate(&self) -> Result<Option<SteadyTime>, OpError> {
         let deadline = self.apply_deadlines().await?;
-        let escalation = self.escalate_due().await?;
+        let escalation = escalate_due(&self.store, &self.settings).await?;
         Ok([deadline, escalation].into_iter().flatten().min())
     }
 

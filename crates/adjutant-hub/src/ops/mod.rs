@@ -62,15 +62,17 @@ mod waits;
 mod webhooks;
 mod workspaces;
 
-pub(crate) use agents::add_versions;
 pub use agents::agents_of;
+pub(crate) use agents::{add_versions, configured_agents};
 pub use answer_links::AnswerLink;
 pub(crate) use answer_links::{LINK_PATH, LinkAnswer, LinkedRequest, resolve_link};
 pub use attempt_id::AttemptId;
 pub use attempts::Launch;
+pub(crate) use attempts::await_orders;
 pub use caller::Caller;
 pub use error::OpError;
 pub(crate) use error::http_status;
+pub(crate) use grants::{list_grants, revoke_grant};
 pub(crate) use log_store::{
     AttemptToMove, LogStoreError, attempts_with_logs, remove_run, store_attempt, try_objects,
 };
@@ -82,6 +84,7 @@ pub use runner_sessions::RunnerSession;
 pub(crate) use runners::RunnerLaunch;
 pub(crate) use runs::Cleaner;
 pub use runs::Cleaning;
+pub(crate) use stats::stats;
 pub(crate) use tokens::{SignedIn, TokenAccess};
 pub use tokens::{fresh_token, is_hash, token_hash};
 pub(crate) use tree_work::{TreeTasks, TreeWorkLeft};

@@ -25,6 +25,7 @@ use crate::protocol::{AttemptDir, Order};
 use crate::store::{
     AttemptRow, Run, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id,
 };
+pub(crate) use orders::await_orders;
 pub(in crate::ops) use recovery::Loss;
 use sha2::{Digest, Sha256};
 
