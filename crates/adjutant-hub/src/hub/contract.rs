@@ -6,7 +6,8 @@ use super::router::manage;
 use super::state::hub_view;
 use crate::failpoint::failpoint;
 use crate::ops::{
-    AttemptId, Cleaner, Cleaning, OpError, await_orders, list_grants, revoke_grant, stats,
+    AttemptId, Cleaner, Cleaning, OpError, await_orders, check_policies, list_grants,
+    list_policies, revoke_grant, stats, trust_policies, trust_policy_change, try_policies,
 };
 use crate::protocol::{AskBudget, FactsStored, GetClosing, GetOrders, PostFacts};
 use crate::view::{
@@ -212,19 +213,19 @@ fn rule_calls(mut router: Calls) -> Calls {
         hub.ops.change_pool(caller, call).await
     });
     router = on(router, |hub, caller, call: ListPolicies| async move {
-        hub.ops.list_policies(&caller.who, &call)
+        list_policies(hub.ops.store(), &hub.ops.settings, &caller.who, &call)
     });
     router = on(router, |hub, caller, call: CheckPolicies| async move {
-        hub.ops.check_policies(&caller.who, call)
+        check_policies(hub.ops.store(), &hub.ops.settings, &caller.who, call)
     });
     router = on(router, |hub, caller, call: TryPolicies| async move {
-        hub.ops.try_policies(&caller.who, &call)
+        try_policies(hub.ops.store(), &caller.who, &call)
     });
     router = on(router, |hub, caller, call: TrustPolicyChange| async move {
-        hub.ops.trust_policy_change(caller, call).await
+        trust_policy_change(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: TrustPolicies| async move {
-        hub.ops.trust_policies(caller, call).await
+        trust_policies(hub.ops.store(), caller, call).await
     });
     router = on(router, |hub, caller, call: ListGrants| async move {
         list_grants(hub.ops.store(), &caller.who, &call)

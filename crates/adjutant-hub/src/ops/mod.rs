@@ -80,6 +80,9 @@ pub use log_store::{NotMoved, remove_files};
 pub(crate) use peers::{
     FollowStep, SendStep, post_shared, send_next_post, shared_chats, shared_entries,
 };
+pub(crate) use policies::{check_policies, list_policies, try_policies};
+pub(crate) use policy_changes::trust_policy_change;
+pub(crate) use repository_policies::trust_policies;
 pub use runner_sessions::RunnerSession;
 pub(crate) use runners::RunnerLaunch;
 pub(crate) use runs::Cleaner;

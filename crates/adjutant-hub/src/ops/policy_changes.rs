@@ -5,8 +5,8 @@
 use crate::config::PolicySet;
 use crate::ops::policy_file::{InEffect, PolicyFile};
 use crate::ops::settings::Settings;
-use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Connection, StoreError, answers_by_rules, has_live_runs};
+use crate::ops::{Caller, OpError, lookup, render};
+use crate::store::{Connection, Store, StoreError, answers_by_rules, has_live_runs};
 use crate::view::{ChangedPolicy, PolicyChangeView, TrustPolicyChange};
 use adjutant_core::policy::{Policy, PolicyDecision};
 use adjutant_core::{Action, Denied, Principal};
@@ -67,19 +67,20 @@ fn change_id(change: &PolicySet) -> String {
     change.digest().chars().take(CHANGE_CHARS).collect()
 }
 
-impl Ops {
-    /// Trusts a change of the configuration's policies: it is in effect from now on.
-    ///
-    /// # Errors
-    /// The caller is not the person, no change waits, or another one does.
-    pub(crate) async fn trust_policy_change(
-        &self,
-        caller: Caller,
-        call: TrustPolicyChange,
-    ) -> Result<PolicyChangeView, OpError> {
-        lookup::check(&caller.who, Action::ManageHub)?;
-        let file = PolicyFile::of(&self.settings);
-        caller.write(&self.store, move |tx, _| {
+/// Trusts a change of the configuration's policies: it is in effect from now on.
+///
+/// # Errors
+/// The caller is not the person, no change waits, or another one does.
+pub(crate) async fn trust_policy_change(
+    store: &Store,
+    settings: &Settings,
+    caller: Caller,
+    call: TrustPolicyChange,
+) -> Result<PolicyChangeView, OpError> {
+    lookup::check(&caller.who, Action::ManageHub)?;
+    let file = PolicyFile::of(settings);
+    caller
+        .write(store, move |tx, _| {
             let view = change_of(&file, tx.connection())?;
             // Compared with a reading of its own, so that what is recorded is what was named.
             let change = file
@@ -100,5 +101,4 @@ impl Ops {
             Ok(view)
         })
         .await
-    }
 }

@@ -6,6 +6,7 @@ use crate::ops::attempt_id::AttemptId;
 use crate::ops::attempts::Launch;
 use crate::ops::attempts::claim::{AttemptPlace, ClaimedRun, Ports, Prompts};
 use crate::ops::attempts::gate::{self, GateProblem};
+use crate::ops::repository_policies::store_repository_policies;
 use crate::ops::trust::TrustDecision;
 use crate::ops::workspaces::{runner_of, source_of};
 use crate::ops::{OpError, Ops, programs};
@@ -297,7 +298,7 @@ impl Ops {
         let source = source_of(&run.cwd, workspace);
         // An attempt whose agent did not start has changed nothing there.
         if run.started_at.is_none() {
-            self.store_repository_policies(id.run, &source).await?;
+            store_repository_policies(&self.store, id.run, &source).await?;
         }
         let TrustDecision { trust, note } = match preset {
             Some(preset) => {
