@@ -7,7 +7,7 @@ use crate::ops::attempts::Launch;
 use crate::ops::attempts::claim::{AttemptPlace, ClaimedRun, Ports, Prompts};
 use crate::ops::attempts::gate::{self, GateProblem};
 use crate::ops::repository_policies::store_repository_policies;
-use crate::ops::trust::TrustDecision;
+use crate::ops::trust::{TrustDecision, decide_trust};
 use crate::ops::workspaces::{runner_of, source_of};
 use crate::ops::{OpError, Ops, programs};
 use crate::ports;
@@ -302,8 +302,7 @@ impl Ops {
         }
         let TrustDecision { trust, note } = match preset {
             Some(preset) => {
-                self.decide_trust(&source, preset, input.agent.trust_repo)
-                    .await
+                decide_trust(&self.store, &source, preset, input.agent.trust_repo).await
             }
             None => TrustDecision {
                 trust: false,

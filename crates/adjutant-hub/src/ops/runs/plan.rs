@@ -6,7 +6,7 @@ use crate::ops::checks::{self, checked_cwd, checked_env, checked_measure};
 use crate::ops::pools::{PoolSettings, known_pool};
 use crate::ops::runs::choice::{NamedAgents, choose_agent, named_agents};
 use crate::ops::runs::overrides::check_overrides;
-use crate::ops::trust::Found;
+use crate::ops::trust::{Found, check_trusted, collect_configuration};
 use crate::ops::{OpError, Ops, lookup, programs, render};
 use crate::preset::Preset;
 use crate::store::{
@@ -202,10 +202,10 @@ impl Ops {
             let Some(preset) = Preset::from_text(&agent.preset) else {
                 continue;
             };
-            all.extend(self.collect_configuration(cwd, &preset).await?);
+            all.extend(collect_configuration(cwd, &preset).await?);
         }
         for found in all.iter().filter(|_| !is_reviewed) {
-            self.check_trusted(cwd, found)?;
+            check_trusted(&self.store, cwd, found)?;
         }
         Ok(all)
     }
