@@ -207,10 +207,10 @@ fn task_calls(mut router: Calls) -> Calls {
 /// Adds the calls about pools, policies and grants.
 fn rule_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, _: ListPools| async move {
-        hub.ops.list_pools(&caller.who)
+        hub.ops.pools.list(&caller.who)
     });
     router = on(router, |hub, caller, call: ChangePool| async move {
-        hub.ops.change_pool(caller, call).await
+        hub.ops.pools.change(caller, call).await
     });
     router = on(router, |hub, caller, call: ListPolicies| async move {
         list_policies(hub.ops.store(), &hub.ops.settings, &caller.who, &call)

@@ -197,7 +197,7 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
         }
         // A start may wait for the load of the machine from now on.
         hub.ops.store().wake_ups().notify([&Topic::Load]);
-        let nap = match hub.ops.next_limit_end() {
+        let nap = match hub.ops.pools.next_limit_end() {
             Ok(next) => next.map_or(SLEEP_MAX, clock::until).min(SLEEP_MAX),
             Err(error) => {
                 tracing::error!(%error, "the ends of usage limits cannot be read");

@@ -82,6 +82,7 @@ pub(crate) use peers::{
 };
 pub(crate) use policies::{check_policies, list_policies, try_policies};
 pub(crate) use policy_changes::trust_policy_change;
+pub(crate) use pressure::PressureRelief;
 pub(crate) use repository_policies::trust_policies;
 pub use runner_sessions::RunnerSession;
 pub(crate) use runners::RunnerLaunch;
@@ -101,6 +102,7 @@ use crate::ops::kept_logs::KeptLogs;
 use crate::ops::log_store::LogStore;
 use crate::ops::merges::{Discards, MergeJournal};
 use crate::ops::peers::{Copies, Peers};
+use crate::ops::pools::HubPools;
 use crate::ops::review::Reviews;
 use crate::ops::settings::Settings;
 use crate::ops::tokens::Tokens;
@@ -135,6 +137,7 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    pub(crate) pools: HubPools,
     pub(crate) journal: MergeJournal,
     pub(crate) discards: Discards,
     pub(crate) undos: Undos,
@@ -181,6 +184,11 @@ impl Ops {
         let settings = Settings::new(Arc::clone(&home), Arc::clone(store.wake_ups()));
         let trees = Trees::new(store.clone(), Arc::clone(&home));
         let workspaces = Workspaces::new(store.clone(), Arc::clone(&home), settings.clone());
+        let machine = machine::Machine::new(live_runs_max);
+        let (runners, launches) = (
+            runner_sessions::Sessions::default(),
+            runner_launches::Launches::default(),
+        );
         let links = AnswerLinks::new(Arc::clone(&home));
         let followed = FollowedStates::default();
         let peers = Peers::new(store.clone(), Arc::clone(&home), followed.clone());
@@ -198,6 +206,13 @@ impl Ops {
                 trees.clone(),
                 workspaces.clone(),
             ),
+            pools: HubPools::new(
+                store.clone(),
+                settings.clone(),
+                machine.clone(),
+                runners.clone(),
+                launches.clone(),
+            ),
             tokens: Tokens::new(store.clone()),
             webhooks: Webhooks::new(
                 store.clone(),
@@ -207,18 +222,18 @@ impl Ops {
             ),
             reviews: Reviews::new(store.clone(), trees.clone()),
             undos: Undos::new(store.clone(), trees.clone()),
-            machine: machine::Machine::new(live_runs_max),
             kept_logs: KeptLogs::default(),
             log_store: LogStore::new(store.clone(), Arc::clone(&home), log_store),
             first_reports: Arc::new(FirstReports::new(store.clone())),
-            runners: runner_sessions::Sessions::default(),
-            launches: runner_launches::Launches::default(),
             bundles: NamedLocks::default(),
             reservations: Arc::default(),
             links,
             trees,
             workspaces,
             settings,
+            machine,
+            runners,
+            launches,
             peers,
             copies,
             presence,

@@ -2,9 +2,13 @@
 
 use crate::clock::{self, rfc3339};
 use crate::config::{Config, PoolEntry};
-use crate::ops::{Caller, OpError, Ops, lookup};
+use crate::ops::machine::Machine;
+use crate::ops::runner_launches::Launches;
+use crate::ops::runner_sessions::Sessions;
+use crate::ops::settings::Settings;
+use crate::ops::{Caller, OpError, lookup};
 use crate::store::{
-    ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StartTarget,
+    ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StartTarget, Store,
     StoreError, next_limit_end, pool_rows, queued_up_to, slots_used,
 };
 use crate::view::{ChangePool, PoolList, PoolView, PoolWaitingView};
@@ -16,7 +20,7 @@ use std::collections::BTreeMap;
 
 /// The configured pools, and the overall limit.
 #[derive(Debug, Clone)]
-pub(in crate::ops) struct PoolSettings {
+pub(super) struct PoolSettings {
     by_name: BTreeMap<PoolName, ConfiguredPool>,
     live_max: u64,
     admission: Admission,
@@ -24,7 +28,7 @@ pub(in crate::ops) struct PoolSettings {
 
 impl PoolSettings {
     /// Reads the limits in effect.
-    pub(in crate::ops) fn in_effect(&self, connection: &Connection) -> Result<Pools, StoreError> {
+    pub(super) fn in_effect(&self, connection: &Connection) -> Result<Pools, StoreError> {
         let mut pools = Pools::read(connection, &self.by_name, self.live_max, clock::steady())?;
         if self.admission.limits != PressureLimits::default() {
             let used = slots_used(connection, &pools)?.in_all.used();
@@ -34,7 +38,7 @@ impl PoolSettings {
     }
 
     /// Returns whether a queued run that waits for no other may start in one of several places.
-    pub(in crate::ops) fn has_queued_for(
+    pub(super) fn has_queued_for(
         &self,
         connection: &Connection,
         places: &[StartTarget],
@@ -63,7 +67,7 @@ impl PoolSettings {
 
     /// Reads the limits in effect and the slots that live runs occupy. `is_here`: for starts on the
     /// hub's own machine.
-    pub(in crate::ops) fn for_starts(
+    pub(super) fn for_starts(
         &self,
         connection: &Connection,
         is_here: bool,
@@ -77,9 +81,35 @@ impl PoolSettings {
     }
 }
 
-impl Ops {
+/// The pools, with the places that serve them.
+#[derive(Debug, Clone)]
+pub(crate) struct HubPools {
+    store: Store,
+    settings: Settings,
+    machine: Machine,
+    runners: Sessions,
+    launches: Launches,
+}
+
+impl HubPools {
+    pub(super) fn new(
+        store: Store,
+        settings: Settings,
+        machine: Machine,
+        runners: Sessions,
+        launches: Launches,
+    ) -> Self {
+        Self {
+            store,
+            settings,
+            machine,
+            runners,
+            launches,
+        }
+    }
+
     /// Returns the configured pools.
-    pub(in crate::ops) fn pool_settings(&self, config: &Config) -> PoolSettings {
+    pub(super) fn configured(&self, config: &Config) -> PoolSettings {
         let served = self.runners.served_pools();
         let place = |name: &PoolName, pool: &PoolEntry| match pool.on_runners {
             false => PoolTarget::Here,
@@ -109,7 +139,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn next_limit_end(&self) -> Result<Option<SteadyTime>, OpError> {
+    pub(crate) fn next_limit_end(&self) -> Result<Option<SteadyTime>, OpError> {
         Ok(self
             .store
             .read(|connection| next_limit_end(connection, clock::steady()))?)
@@ -119,10 +149,10 @@ impl Ops {
     ///
     /// # Errors
     /// The caller may not list.
-    pub(crate) fn list_pools(&self, who: &Principal) -> Result<PoolList, OpError> {
+    pub(crate) fn list(&self, who: &Principal) -> Result<PoolList, OpError> {
         lookup::check(who, Action::ListAgents)?;
         let config = self.settings.config_or_builtin();
-        let settings = self.pool_settings(&config);
+        let settings = self.configured(&config);
         let queued = self.store.queued_by_pool();
         Ok(self.store.read(|connection| {
             let seen = Overview::read(connection, &settings, queued)?;
@@ -155,7 +185,7 @@ impl Ops {
     ///
     /// # Errors
     /// Not the person, no such pool, or an unusable number.
-    pub(crate) async fn change_pool(
+    pub(crate) async fn change(
         &self,
         caller: Caller,
         call: ChangePool,
@@ -186,7 +216,7 @@ impl Ops {
             }
             _ => {}
         }
-        let settings = self.pool_settings(&config);
+        let settings = self.configured(&config);
         let queued = self.store.queued_by_pool();
         caller
             .write(&self.store, move |tx, who| {
@@ -217,7 +247,7 @@ impl Ops {
 }
 
 /// Resolves the name of a configured pool.
-pub(in crate::ops) fn known_pool(config: &Config, given: &str) -> Result<PoolName, Denied> {
+pub(super) fn known_pool(config: &Config, given: &str) -> Result<PoolName, Denied> {
     match PoolName::parse(given) {
         Ok(name) if config.pools.contains_key(&name) => Ok(name),
         _ => {

@@ -42,7 +42,7 @@ impl Ops {
         let config = self.settings.config_or_builtin();
         let (retention, settings, home) = (
             self.settings.retention(),
-            self.pool_settings(&config),
+            self.pools.configured(&config),
             self.home.clone(),
         );
         let (of_agents, policies) = (Arc::clone(&config), PolicyFile::of(&self.settings));

@@ -146,7 +146,7 @@ impl Ops {
         launcher: &Launcher,
         next: &mut Option<Instant>,
     ) -> Result<u64, OpError> {
-        let settings = self.pool_settings(config);
+        let settings = self.pools.configured(config);
         let name = pool.as_str();
         let waiting = self.store.read(|connection| {
             launch_candidates(connection, &settings.in_effect(connection)?, name)

@@ -153,7 +153,7 @@ impl Ops {
             budget_for(&config, who, agent, pool, &budget)?;
         }
         Ok(DispatchPlan {
-            settings: self.pool_settings(&config),
+            settings: self.pools.configured(&config),
             call,
             config,
             name,

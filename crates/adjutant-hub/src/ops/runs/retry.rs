@@ -115,7 +115,7 @@ impl Ops {
             prompt: call.prompt,
             new_session_prompt,
             workspace,
-            settings: self.pool_settings(&config),
+            settings: self.pools.configured(&config),
             config,
             retention: self.settings.retention(),
             credentials: kept.id().map(ToOwned::to_owned),

@@ -36,7 +36,7 @@ impl Ops {
         };
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
         let config = self.settings.config_or_builtin();
-        let settings = self.pool_settings(&config);
+        let settings = self.pools.configured(&config);
         Ok(self.store.read(|connection| {
             let page = match call.before.as_deref() {
                 None => runs_newest(connection, owner, call.all, limit)?,
@@ -76,7 +76,7 @@ impl Ops {
         call: &GetRun,
     ) -> Result<RunView, OpError> {
         let config = self.settings.config_or_builtin();
-        let settings = self.pool_settings(&config);
+        let settings = self.pools.configured(&config);
         let (run, mut view) = self.store.read(|connection| {
             let run = lookup::run(connection, who, Action::See, &call.run)?;
             let run = if call.newest {
