@@ -66,10 +66,10 @@ fn run_calls(mut router: Calls) -> Calls {
         hub.ops.logs(&caller.who, &call).await
     });
     router = on(router, |hub, caller, call: Wait| async move {
-        hub.ops.wait(&caller.who, &call).await
+        hub.ops.waits.wait(&caller.who, &call).await
     });
     router = on(router, |hub, caller, call: ReadEvents| async move {
-        hub.ops.events(&caller, &call).await
+        hub.ops.waits.events(&caller, &call).await
     });
     router = on(router, |hub, caller, call: ListAgents| async move {
         super::versions::list_agents(&hub, &caller.who, &call).await

@@ -567,7 +567,7 @@ pub(super) async fn end_all(hub: &Hub) {
         new_reports: false,
         wait_ms: END_ALL_MS,
     };
-    if let Err(error) = hub.ops.wait(&Principal::Person, &wait).await {
+    if let Err(error) = hub.ops.waits.wait(&Principal::Person, &wait).await {
         tracing::error!(%error, "waiting for the end of the runs failed");
     }
     // A run ends when its supervisor reports it. Guard and supervisor exit shortly after.

@@ -108,6 +108,7 @@ use crate::ops::settings::Settings;
 use crate::ops::tokens::Tokens;
 use crate::ops::trees::Trees;
 use crate::ops::undo::Undos;
+use crate::ops::waits::Waits;
 use crate::ops::webhooks::Webhooks;
 use crate::ops::workspaces::Workspaces;
 use crate::store::Store;
@@ -137,6 +138,7 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    pub(crate) waits: Waits,
     pub(crate) pools: HubPools,
     pub(crate) journal: MergeJournal,
     pub(crate) discards: Discards,
@@ -189,6 +191,7 @@ impl Ops {
             runner_sessions::Sessions::default(),
             runner_launches::Launches::default(),
         );
+        let waits = Waits::new(store.clone(), Arc::clone(&home), settings.clone());
         let links = AnswerLinks::new(Arc::clone(&home));
         let followed = FollowedStates::default();
         let peers = Peers::new(store.clone(), Arc::clone(&home), followed.clone());
@@ -230,6 +233,7 @@ impl Ops {
             links,
             trees,
             workspaces,
+            waits,
             settings,
             machine,
             runners,

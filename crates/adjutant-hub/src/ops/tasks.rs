@@ -153,7 +153,7 @@ impl Ops {
             closed: Vec::new(),
         };
         // Validates the wait, and fixes the position from which ends count.
-        let first = self.wait(&caller.who, &wait.wait(0)).await?;
+        let first = self.waits.wait(&caller.who, &wait.wait(0)).await?;
         if wait.runs.is_empty() && wait.after.is_none() {
             wait.after = Some(first.cursor);
         }
@@ -203,6 +203,7 @@ impl Ops {
         }
         let is_asked = |request: &Request| call.asks_person && wait.asks(request);
         let (waited, mut asked) = self
+            .waits
             .wait_unless(&caller.who, &wait.wait(call.wait_ms), is_asked)
             .await?;
         if waited.outcome == WaitOutcome::Timeout {

@@ -75,7 +75,7 @@ impl Pages {
                 limit: Some(PAGE_EVENTS),
                 wait_ms: KEEP_ALIVE_MS,
             };
-            match hub.ops.events(&caller, &read).await {
+            match hub.ops.waits.events(&caller, &read).await {
                 Ok(page) => Some(Page {
                     text: format_events(&page),
                     cursor: page.cursor,
@@ -156,10 +156,16 @@ async fn open_stream(http: &Arc<Http>, who: Principal, head: &Parts) -> Result<S
     };
     http.hub
         .ops
+        .waits
         .events(&caller, &look)
         .await
         .map_err(|error| error.view())?;
-    let last = http.hub.ops.last_event().map_err(|error| error.view())?;
+    let last = http
+        .hub
+        .ops
+        .waits
+        .last_event()
+        .map_err(|error| error.view())?;
     // A position that the store does not have comes from another home, or from before its database
     // was set back.
     let after = match since {
@@ -167,6 +173,7 @@ async fn open_stream(http: &Arc<Http>, who: Principal, head: &Parts) -> Result<S
             if http
                 .hub
                 .ops
+                .waits
                 .has_event_position(since)
                 .map_err(|error| error.view())? =>
         {
