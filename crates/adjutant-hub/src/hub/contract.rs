@@ -191,16 +191,16 @@ fn request_calls(mut router: Calls) -> Calls {
 /// Adds the calls about tasks.
 fn task_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: StartTask| async move {
-        hub.ops.start_task(caller, call).await
+        hub.ops.tasks.start(caller, call).await
     });
     router = on(router, |hub, caller, call: GetTask| async move {
-        hub.ops.get_task(&caller, &call).await
+        hub.ops.tasks.get(&caller, &call).await
     });
     router = on(router, |hub, caller, call: UpdateTask| async move {
-        hub.ops.update_task(caller, call).await
+        hub.ops.tasks.update(caller, call).await
     });
     on(router, |hub, caller, call: CancelTask| async move {
-        hub.ops.cancel_task(caller, call).await
+        hub.ops.tasks.cancel(caller, call).await
     })
 }
 

@@ -105,6 +105,7 @@ use crate::ops::peers::{Copies, Peers};
 use crate::ops::pools::HubPools;
 use crate::ops::review::Reviews;
 use crate::ops::settings::Settings;
+use crate::ops::tasks::Tasks;
 use crate::ops::tokens::Tokens;
 use crate::ops::trees::Trees;
 use crate::ops::undo::Undos;
@@ -138,6 +139,7 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    pub(crate) tasks: Tasks,
     pub(crate) waits: Waits,
     pub(crate) pools: HubPools,
     pub(crate) journal: MergeJournal,
@@ -216,6 +218,7 @@ impl Ops {
                 runners.clone(),
                 launches.clone(),
             ),
+            tasks: Tasks::new(store.clone(), waits.clone()),
             tokens: Tokens::new(store.clone()),
             webhooks: Webhooks::new(
                 store.clone(),

@@ -1,9 +1,10 @@
 //! Waits stored for MCP clients that poll. One task is one wait; it advances only when it is
 //! polled, so nothing runs in the background.
 
-use super::{Caller, OpError, Ops, lookup};
+use super::waits::Waits;
+use super::{Caller, OpError, lookup};
 use crate::clock::{self, rfc3339};
-use crate::store::{Connection, Request, StoreError, Task, request_by_id, task_by_id};
+use crate::store::{Connection, Request, Store, StoreError, Task, request_by_id, task_by_id};
 use crate::view::{
     CancelTask, GetTask, StartTask, TaskStatus, TaskView, UpdateTask, Wait, WaitOutcome, WaitUntil,
     Waited, Word,
@@ -128,12 +129,23 @@ fn request_keys(field: &'static str, given: &[String]) -> Result<Vec<RequestKey>
     given.iter().map(parse).collect()
 }
 
-impl Ops {
+/// The tasks of clients.
+#[derive(Debug, Clone)]
+pub(crate) struct Tasks {
+    store: Store,
+    waits: Waits,
+}
+
+impl Tasks {
+    pub(super) fn new(store: Store, waits: Waits) -> Self {
+        Self { store, waits }
+    }
+
     /// Stores a wait. Durable when it returns.
     ///
     /// # Errors
     /// The caller may not wait, or a run is unknown.
-    pub async fn start_task(&self, caller: Caller, call: StartTask) -> Result<TaskView, OpError> {
+    pub(crate) async fn start(&self, caller: Caller, call: StartTask) -> Result<TaskView, OpError> {
         lookup::check(&caller.who, Action::Wait)?;
         let declined = request_keys("declined", &call.declined)?
             .into_iter()
@@ -179,7 +191,7 @@ impl Ops {
             .await
     }
 
-    fn task(&self, who: &Principal, id: &str) -> Result<Task, OpError> {
+    fn find(&self, who: &Principal, id: &str) -> Result<Task, OpError> {
         let found = self.store.read(|connection| task_by_id(connection, id))?;
         let alive = |task: &Task| clock::steady() <= task.due_at;
         found
@@ -191,9 +203,9 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown, foreign, or past its time to live.
-    pub async fn get_task(&self, caller: &Caller, call: &GetTask) -> Result<TaskView, OpError> {
+    pub(crate) async fn get(&self, caller: &Caller, call: &GetTask) -> Result<TaskView, OpError> {
         lookup::check(&caller.who, Action::Wait)?;
-        let task = self.task(&caller.who, &call.task_id)?;
+        let task = self.find(&caller.who, &call.task_id)?;
         let wait = StoredWait::read(&task)?;
         let late = self
             .store
@@ -228,7 +240,7 @@ impl Ops {
         self.store
             .write(move |tx| tx.end_task(&id, TaskStatus::Completed.word(), Some(&result)))
             .await?;
-        let ended = self.task(&caller.who, &task.id)?;
+        let ended = self.find(&caller.who, &task.id)?;
         Ok(wait.view(&ended, format!("{}{late}", ended.status))?)
     }
 
@@ -236,7 +248,11 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown, foreign, or past its time to live.
-    pub async fn update_task(&self, caller: Caller, call: UpdateTask) -> Result<TaskView, OpError> {
+    pub(crate) async fn update(
+        &self,
+        caller: Caller,
+        call: UpdateTask,
+    ) -> Result<TaskView, OpError> {
         lookup::check(&caller.who, Action::Wait)?;
         if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
@@ -245,7 +261,7 @@ impl Ops {
             request_keys("declined", &call.declined)?,
             request_keys("closed", &call.closed)?,
         );
-        let id = self.task(&caller.who, &call.task_id)?.id;
+        let id = self.find(&caller.who, &call.task_id)?.id;
         caller
             .write(&self.store, move |tx, _| {
                 let not_found = || Denied::not_found("task", &id);
@@ -273,12 +289,16 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown, foreign, or past its time to live.
-    pub async fn cancel_task(&self, caller: Caller, call: CancelTask) -> Result<TaskView, OpError> {
+    pub(crate) async fn cancel(
+        &self,
+        caller: Caller,
+        call: CancelTask,
+    ) -> Result<TaskView, OpError> {
         lookup::check(&caller.who, Action::Wait)?;
         if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
-        let id = self.task(&caller.who, &call.task_id)?.id;
+        let id = self.find(&caller.who, &call.task_id)?.id;
         caller
             .write(&self.store, move |tx, _| {
                 tx.end_task(&id, TaskStatus::Cancelled.word(), None)?;
