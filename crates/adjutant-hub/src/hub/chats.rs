@@ -88,7 +88,7 @@ fn store_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: Search| async move {
         hub.ops
             .tally
-            .measure(false, hub.ops.search(&caller.who, call))
+            .measure(false, hub.ops.search.search(&caller.who, call))
             .await
     });
     router = on(router, |hub, caller, call: ExportChat| async move {

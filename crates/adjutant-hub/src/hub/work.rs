@@ -468,7 +468,7 @@ pub(super) async fn index(hub: Arc<Hub>) {
     let mut after = 0;
     loop {
         let began = Instant::now();
-        let more = match hub.ops.index_some(after).await {
+        let more = match hub.ops.search.index_some(after).await {
             Ok((seq, more)) => {
                 after = seq;
                 more

@@ -104,6 +104,7 @@ use crate::ops::merges::{Discards, MergeJournal};
 use crate::ops::peers::{Copies, Peers};
 use crate::ops::pools::HubPools;
 use crate::ops::review::Reviews;
+use crate::ops::search::SearchIndex;
 use crate::ops::settings::Settings;
 use crate::ops::tasks::Tasks;
 use crate::ops::tokens::Tokens;
@@ -139,6 +140,7 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    pub(crate) search: SearchIndex,
     pub(crate) tasks: Tasks,
     pub(crate) waits: Waits,
     pub(crate) pools: HubPools,
@@ -219,6 +221,7 @@ impl Ops {
                 launches.clone(),
             ),
             tasks: Tasks::new(store.clone(), waits.clone()),
+            search: SearchIndex::new(store.clone(), settings.clone()),
             tokens: Tokens::new(store.clone()),
             webhooks: Webhooks::new(
                 store.clone(),

@@ -1,10 +1,11 @@
 //! Searching, and maintaining the search index.
 
 use super::chats::{ChatCaller, shown_entry};
-use super::{OpError, Ops, lookup};
+use super::settings::Settings;
+use super::{OpError, lookup};
 use crate::clock::{self, rfc3339};
 use crate::store::{
-    self, FoundText, Hit, Query, Source, StoreError, has_unindexed_entries, search_backlog,
+    self, FoundText, Hit, Query, Source, Store, StoreError, has_unindexed_entries, search_backlog,
 };
 use crate::view::{HitKind, Search, SearchHit, SearchHits};
 use adjutant_core::chat::{ChatId, Participant, shown_name};
@@ -93,12 +94,27 @@ fn view(hit: Hit) -> SearchHit {
     }
 }
 
-impl Ops {
+/// The search over runs and chats, and its index.
+#[derive(Debug, Clone)]
+pub(crate) struct SearchIndex {
+    store: Store,
+    settings: Settings,
+}
+
+impl SearchIndex {
+    pub(super) fn new(store: Store, settings: Settings) -> Self {
+        Self { store, settings }
+    }
+
     /// Searches what the caller may see.
     ///
     /// # Errors
     /// An unknown chat or participant, a time or source that cannot be read.
-    pub async fn search(&self, who: &Principal, call: Search) -> Result<SearchHits, OpError> {
+    pub(crate) async fn search(
+        &self,
+        who: &Principal,
+        call: Search,
+    ) -> Result<SearchHits, OpError> {
         lookup::check(who, Action::ListChats)?;
         if call.query.chars().count() > QUERY_CHARS_MAX {
             return Err(
