@@ -60,7 +60,7 @@ fn run_calls(mut router: Calls) -> Calls {
         hub.ops.get_run(&caller, &call).await
     });
     router = on(router, |hub, caller, call: ReadResult| async move {
-        hub.ops.read_result(&caller.who, &call).await
+        hub.ops.results.read(&caller.who, &call).await
     });
     router = on(router, |hub, caller, call: ReadLogs| async move {
         hub.ops.logs(&caller.who, &call).await

@@ -103,6 +103,7 @@ use crate::ops::log_store::LogStore;
 use crate::ops::merges::{Discards, MergeJournal};
 use crate::ops::peers::{Copies, Peers};
 use crate::ops::pools::HubPools;
+use crate::ops::results::Results;
 use crate::ops::review::Reviews;
 use crate::ops::search::SearchIndex;
 use crate::ops::settings::Settings;
@@ -140,6 +141,7 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    pub(crate) results: Results,
     pub(crate) search: SearchIndex,
     pub(crate) tasks: Tasks,
     pub(crate) waits: Waits,
@@ -196,6 +198,7 @@ impl Ops {
             runner_launches::Launches::default(),
         );
         let waits = Waits::new(store.clone(), Arc::clone(&home), settings.clone());
+        let log_store = LogStore::new(store.clone(), Arc::clone(&home), log_store);
         let links = AnswerLinks::new(Arc::clone(&home));
         let followed = FollowedStates::default();
         let peers = Peers::new(store.clone(), Arc::clone(&home), followed.clone());
@@ -222,6 +225,12 @@ impl Ops {
             ),
             tasks: Tasks::new(store.clone(), waits.clone()),
             search: SearchIndex::new(store.clone(), settings.clone()),
+            results: Results::new(
+                store.clone(),
+                Arc::clone(&home),
+                log_store.clone(),
+                runners.clone(),
+            ),
             tokens: Tokens::new(store.clone()),
             webhooks: Webhooks::new(
                 store.clone(),
@@ -232,7 +241,6 @@ impl Ops {
             reviews: Reviews::new(store.clone(), trees.clone()),
             undos: Undos::new(store.clone(), trees.clone()),
             kept_logs: KeptLogs::default(),
-            log_store: LogStore::new(store.clone(), Arc::clone(&home), log_store),
             first_reports: Arc::new(FirstReports::new(store.clone())),
             bundles: NamedLocks::default(),
             reservations: Arc::default(),
@@ -240,6 +248,7 @@ impl Ops {
             trees,
             workspaces,
             waits,
+            log_store,
             settings,
             machine,
             runners,

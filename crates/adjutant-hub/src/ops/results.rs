@@ -1,15 +1,19 @@
 //! Results: reconstructing one if the last message has no content, and reading a whole one.
 
-use super::{OpError, Ops, lookup};
+use super::log_store::LogStore;
+use super::runner_sessions::Sessions;
+use super::{OpError, lookup};
+use crate::config::Home;
 use crate::files;
 use crate::logs::kept::AttemptLogs;
 use crate::ops::evidence::parse_evidence;
 use crate::protocol::{AttemptDir, GapText, LogFileName};
-use crate::store::{Run, StoreError, Tx, report_of};
+use crate::store::{Run, Store, StoreError, Tx, report_of};
 use crate::view::{ReadResult, ResultView};
 use adjutant_core::result::{ResultGap, WorkEvidence, reconstruct};
 use adjutant_core::{Action, Principal};
 use std::io::{self, Read as _};
+use std::sync::Arc;
 
 /// Maximum size of a stored result, in bytes.
 const WHOLE_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -65,12 +69,35 @@ pub(super) fn note_loss(tx: &mut Tx<'_>, run: &Run, last_output: &str) -> Result
     )
 }
 
-impl Ops {
+/// Reads the results of runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Results {
+    store: Store,
+    home: Arc<Home>,
+    log_store: LogStore,
+    runners: Sessions,
+}
+
+impl Results {
+    pub(super) fn new(
+        store: Store,
+        home: Arc<Home>,
+        log_store: LogStore,
+        runners: Sessions,
+    ) -> Self {
+        Self {
+            store,
+            home,
+            log_store,
+            runners,
+        }
+    }
+
     /// Reads a run's whole result.
     ///
     /// # Errors
     /// Unknown or foreign, or a failure of the disk.
-    pub async fn read_result(
+    pub(crate) async fn read(
         &self,
         who: &Principal,
         call: &ReadResult,
@@ -122,9 +149,7 @@ impl Ops {
             }
         }
     }
-}
 
-impl Ops {
     /// Reads the last message of a run whose logs another home has moved to the log store.
     async fn answer_in_log_store(&self, run: &Run, end: &str, bytes: u64) -> Option<String> {
         if !self.log_store.is_configured() {

@@ -86,7 +86,7 @@ impl Ops {
 
     /// Returns a run's whole answer. If it is too long, its beginning is cut, with a note.
     async fn whole_answer(&self, run: &Run) -> Result<String, OpError> {
-        let (text, is_cut) = self.whole_message(run).await?;
+        let (text, is_cut) = self.results.whole_message(run).await?;
         if text.len() <= MESSAGE_BYTES_MAX && !is_cut {
             return Ok(text);
         }
