@@ -6,8 +6,9 @@ use super::router::manage;
 use super::state::hub_view;
 use crate::failpoint::failpoint;
 use crate::ops::{
-    AttemptId, Cleaner, Cleaning, OpError, await_orders, check_policies, list_grants,
-    list_policies, revoke_grant, stats, trust_policies, trust_policy_change, try_policies,
+    AttemptId, Cleaner, Cleaning, OpError, apply_facts, await_orders, check_policies, closing,
+    list_grants, list_policies, revoke_grant, stats, trust_policies, trust_policy_change,
+    try_policies,
 };
 use crate::protocol::{AskBudget, FactsStored, GetClosing, GetOrders, PostFacts};
 use crate::view::{
@@ -306,7 +307,7 @@ fn supervisor_calls(mut router: Calls) -> Calls {
 
 async fn facts(hub: Shared, attempt: AttemptId, posted: PostFacts) -> Response {
     failpoint!("hub.before_facts");
-    let applied = hub.ops.apply_facts(attempt, posted.facts).await;
+    let applied = apply_facts(hub.ops.store(), &hub.ops.settings, attempt, posted.facts).await;
     hub.ops.first_reports.note_facts(attempt);
     reply(applied.map(|cursor| FactsStored { cursor }))
 }
@@ -332,7 +333,7 @@ async fn budget(hub: Shared, attempt: AttemptId, ask: AskBudget) -> Response {
 
 async fn closing(hub: Shared, attempt: AttemptId, asked: GetClosing) -> Response {
     let GetClosing { by_itself } = asked;
-    reply(hub.ops.closing(attempt, by_itself))
+    reply(closing(hub.ops.store(), attempt, by_itself))
 }
 
 #[cfg(test)]

@@ -4,7 +4,10 @@
 use super::Hub;
 use crate::attempt_processes::{attempt_over, is_over, kill_stragglers, spawn_guard};
 use crate::failpoint::failpoint;
-use crate::ops::{AttemptId, Caller, Launch, OpError, TreeTasks, TreeWorkLeft};
+use crate::ops::{
+    AttemptId, Caller, Launch, OpError, TreeTasks, TreeWorkLeft, knows_attempt, live_attempts,
+    not_spawned, recover_attempt, refused_as_too_old,
+};
 use crate::process::pressure;
 use crate::protocol::AttemptDir;
 use crate::store::{
@@ -89,7 +92,7 @@ pub(super) async fn end_unknown(hub: &Hub) -> Result<(), OpError> {
     .await
     .map_err(|error| OpError::Io(error.to_string()))?;
     for id in listed {
-        if hub.ops.knows_attempt(id)? {
+        if knows_attempt(hub.ops.store(), id)? {
             continue;
         }
         let dir = AttemptDir::new(&hub.ops.home().dir, &id.run.to_string(), id.n.0);
@@ -128,7 +131,7 @@ fn names_in(dir: &Path) -> io::Result<Vec<String>> {
 /// are recorded before this returns, unless that takes too long.
 pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(), OpError> {
     let mut settled = Vec::new();
-    for id in hub.ops.live_attempts()? {
+    for id in live_attempts(hub.ops.store())? {
         let (settling, done) = oneshot::channel();
         loops.spawn(adopt_attempt(Arc::clone(hub), id, settling).boxed());
         settled.push(done);
@@ -292,7 +295,9 @@ pub(super) async fn watch_leases(hub: Arc<Hub>) {
 async fn start(hub: Arc<Hub>, launch: Launch) {
     let Launch { id, dir, order } = launch;
     if let Some(problem) = hub.versions.too_old(&order).await {
-        while let Err(error) = hub.ops.refused_as_too_old(id, problem.clone()).await {
+        while let Err(error) =
+            refused_as_too_old(hub.ops.store(), &hub.ops.settings, id, problem.clone()).await
+        {
             tracing::error!(attempt = %id, %error, "the refusal of an outdated agent cannot be recorded yet");
             tokio::time::sleep(RETRY_AFTER).await;
         }
@@ -334,7 +339,9 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
         Err(error) => {
             tracing::error!(attempt = %id, %error, "the guard cannot be started");
             let message = format!("its guard could not be started: {error}");
-            while let Err(error) = hub.ops.not_spawned(id, message.clone()).await {
+            while let Err(error) =
+                not_spawned(hub.ops.store(), &hub.ops.settings, id, message.clone()).await
+            {
                 tracing::error!(attempt = %id, %error, "the failed start cannot be recorded yet");
                 tokio::time::sleep(RETRY_AFTER).await;
             }
@@ -371,7 +378,15 @@ async fn settle_attempt(hub: &Hub, id: AttemptId, was_seen: bool) -> Result<(), 
     if killed > 0 {
         tracing::warn!(attempt = %id, killed, "killed processes that outlived guard and supervisor");
     }
-    hub.ops.recover_attempt(id, was_seen).await
+    recover_attempt(
+        hub.ops.store(),
+        hub.ops.home(),
+        &hub.ops.settings,
+        &hub.ops.trees,
+        id,
+        was_seen,
+    )
+    .await
 }
 
 /// Applies the deadlines of requests and runs, and escalates unanswered requests.
@@ -589,7 +604,7 @@ pub(super) async fn end_all(hub: &Hub) {
 
 /// Kills the remaining processes of the live runs.
 pub(super) async fn kill_all(hub: &Hub) {
-    let live = match hub.ops.live_attempts() {
+    let live = match live_attempts(hub.ops.store()) {
         Ok(live) => live,
         Err(error) => return tracing::error!(%error, "the live runs cannot be listed"),
     };

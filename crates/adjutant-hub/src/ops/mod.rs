@@ -68,7 +68,10 @@ pub use answer_links::AnswerLink;
 pub(crate) use answer_links::{LINK_PATH, LinkAnswer, LinkedRequest, resolve_link};
 pub use attempt_id::AttemptId;
 pub use attempts::Launch;
-pub(crate) use attempts::await_orders;
+pub(crate) use attempts::{
+    apply_facts, await_orders, closing, is_supervisor_of, knows_attempt, live_attempts,
+    not_spawned, recover_attempt, refused_as_too_old,
+};
 pub use caller::Caller;
 pub use error::OpError;
 pub(crate) use error::http_status;

@@ -2,6 +2,7 @@
 //! again in a process whose fixtures use one.
 
 use super::{AttemptId, Caller, Ops};
+use crate::ops::attempts::apply_facts;
 use crate::protocol::{Fact, FactKind};
 use crate::store::testing::fixture::{Fixture, fixture, new_run};
 use crate::store::testing::{run_on_newest_server, run_on_server};
@@ -138,7 +139,9 @@ impl Counted {
             },
         };
         let (count, applied) = self
-            .count(self.ops.apply_facts(
+            .count(apply_facts(
+                &self.ops.store,
+                &self.ops.settings,
                 AttemptId {
                     run: run.id,
                     n: run.attempt,

@@ -6,6 +6,7 @@ use crate::ops::attempt_id::AttemptId;
 use crate::ops::attempts::Launch;
 use crate::ops::attempts::claim::{AttemptPlace, ClaimedRun, Ports, Prompts};
 use crate::ops::attempts::gate::{self, GateProblem};
+use crate::ops::attempts::unstarted::{not_spawned, ports_missing};
 use crate::ops::repository_policies::store_repository_policies;
 use crate::ops::trust::{TrustDecision, decide_trust};
 use crate::ops::workspaces::{runner_of, source_of};
@@ -122,11 +123,11 @@ impl Ops {
             })),
             Err(NotLaunched::Failed(error)) => Err(error),
             Err(NotLaunched::Ports(count)) => {
-                self.ports_missing(id, count).await?;
+                ports_missing(&self.store, &self.settings, id, count).await?;
                 Ok(None)
             }
             Err(problem) => {
-                self.not_spawned(id, problem.to_string()).await?;
+                not_spawned(&self.store, &self.settings, id, problem.to_string()).await?;
                 Ok(None)
             }
         }

@@ -19,15 +19,20 @@ mod started;
 mod unreadable;
 mod unstarted;
 
+use crate::ops::OpError;
 use crate::ops::attempt_id::AttemptId;
-use crate::ops::{OpError, Ops};
 use crate::protocol::{AttemptDir, Order};
 use crate::store::{
-    AttemptRow, Run, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id,
+    AttemptRow, Run, Store, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id,
 };
+pub(crate) use evidence::closing;
+pub(crate) use facts::apply_facts;
 pub(crate) use orders::await_orders;
-pub(in crate::ops) use recovery::Loss;
+pub(in crate::ops) use recovery::{Loss, end_lost_attempt, lose_with_runners};
+pub(crate) use recovery::{knows_attempt, recover_attempt};
 use sha2::{Digest, Sha256};
+pub(in crate::ops) use unstarted::record_not_started;
+pub(crate) use unstarted::{not_spawned, refused_as_too_old};
 
 /// A run fails after this many attempts that never started: far more than crashed hubs can explain.
 const FRUITLESS_ATTEMPTS_MAX: u32 = 20;
@@ -50,55 +55,50 @@ pub(in crate::ops) fn is_token_of(row: &AttemptRow, token: &str) -> bool {
     row.token_hash == hash(token)
 }
 
-impl Ops {
-    /// Returns whether `token` is the one that an attempt's supervisor was given.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(crate) fn is_supervisor_of(&self, id: AttemptId, token: &str) -> Result<bool, OpError> {
-        let row = self
-            .store
-            .read(|connection| attempt_row(connection, id.run, id.n))?;
-        Ok(row.is_some_and(|row| is_token_of(&row, token)))
-    }
+/// Returns whether `token` is the one that an attempt's supervisor was given.
+///
+/// # Errors
+/// A failure of the store.
+pub(crate) fn is_supervisor_of(store: &Store, id: AttemptId, token: &str) -> Result<bool, OpError> {
+    let row = store.read(|connection| attempt_row(connection, id.run, id.n))?;
+    Ok(row.is_some_and(|row| is_token_of(&row, token)))
+}
 
-    /// Lists the attempts on the hub's own machine that may be alive.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(crate) fn live_attempts(&self) -> Result<Vec<AttemptId>, OpError> {
-        let (live, hosted) = self.store.read(|connection| {
-            Ok::<_, StoreError>((live_runs(connection)?, hosted_attempts(connection)?))
-        })?;
-        let is_here = |run: &Run| hosted.iter().all(|hosted| hosted.run != run.id);
-        Ok(live
-            .into_iter()
-            .filter(is_here)
-            .map(|run| AttemptId {
-                run: run.id,
-                n: run.attempt,
-            })
-            .collect())
-    }
+/// Lists the attempts on the hub's own machine that may be alive.
+///
+/// # Errors
+/// A failure of the store.
+pub(crate) fn live_attempts(store: &Store) -> Result<Vec<AttemptId>, OpError> {
+    let (live, hosted) = store.read(|connection| {
+        Ok::<_, StoreError>((live_runs(connection)?, hosted_attempts(connection)?))
+    })?;
+    let is_here = |run: &Run| hosted.iter().all(|hosted| hosted.run != run.id);
+    Ok(live
+        .into_iter()
+        .filter(is_here)
+        .map(|run| AttemptId {
+            run: run.id,
+            n: run.attempt,
+        })
+        .collect())
+}
 
-    /// Runs `work` on the run of an attempt if the attempt is still the newest one and live.
-    async fn current(
-        &self,
-        id: AttemptId,
-        work: impl FnOnce(&mut Tx<'_>, &Run) -> Result<(), StoreError> + Send + 'static,
-    ) -> Result<(), OpError> {
-        Ok(self
-            .store
-            .write(move |tx| {
-                let Some(run) = run_by_id(tx.connection(), id.run)? else {
-                    return Ok(());
-                };
-                if run.attempt == id.n && run.state.is_live() {
-                    work(tx, &run)
-                } else {
-                    Ok(())
-                }
-            })
-            .await?)
-    }
+/// Runs `work` on the run of an attempt if the attempt is still the newest one and live.
+async fn current(
+    store: &Store,
+    id: AttemptId,
+    work: impl FnOnce(&mut Tx<'_>, &Run) -> Result<(), StoreError> + Send + 'static,
+) -> Result<(), OpError> {
+    Ok(store
+        .write(move |tx| {
+            let Some(run) = run_by_id(tx.connection(), id.run)? else {
+                return Ok(());
+            };
+            if run.attempt == id.n && run.state.is_live() {
+                work(tx, &run)
+            } else {
+                Ok(())
+            }
+        })
+        .await?)
 }

@@ -3,6 +3,7 @@
 use crate::config::Config;
 use crate::ops::attempt_id::AttemptId;
 use crate::ops::attempts::claim::{Claim, ClaimedRun, claim_run};
+use crate::ops::attempts::unstarted::record_not_started;
 use crate::ops::attempts::{Launch, hash};
 use crate::ops::policy_file::PolicyFile;
 use crate::ops::{OpError, Ops};
@@ -119,7 +120,7 @@ impl Ops {
             .prepare_launch(id, claimed, config, token, lease_ms)
             .await;
         if let Err(error) = &launch {
-            self.record_not_started(id, error).await;
+            record_not_started(&self.store, &self.settings, id, error).await;
         }
         launch
     }

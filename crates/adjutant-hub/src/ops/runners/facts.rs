@@ -1,6 +1,7 @@
 //! Facts of many supervisors, delivered by their runner in one call.
 
 use super::supervised_attempt;
+use crate::ops::attempts::apply_facts;
 use crate::ops::runner_sessions::RunnerSession;
 use crate::ops::{AttemptId, OpError, Ops};
 use crate::protocol::{
@@ -47,7 +48,7 @@ impl Ops {
         let attempts = checked.iter().flatten().map(|(id, _)| *id).collect();
         let applied = checked.into_iter().map(|checked| async move {
             let (id, facts) = checked?;
-            self.apply_facts(id, facts).await
+            apply_facts(&self.store, &self.settings, id, facts).await
         });
         let answers = join_all(applied).await.into_iter().map(answer).collect();
         Ok((SupervisorFactsAnswers { answers }, attempts))

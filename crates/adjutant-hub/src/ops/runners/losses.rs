@@ -4,6 +4,7 @@
 //! number, so that other calls are answered in between. A hub that is killed meanwhile leaves the
 //! others live in the store, and the next one records them.
 
+use crate::ops::attempts::lose_with_runners;
 use crate::ops::{AttemptId, OpError, Ops};
 use crate::store::{HostedAttempt, StoreError, hosted_attempts, runner_name};
 use adjutant_core::lease::Lease;
@@ -77,7 +78,7 @@ impl Ops {
                 })
                 .collect::<Vec<_>>()
         };
-        match self.lose_with_runners(ids(batch)).await {
+        match lose_with_runners(&self.store, &self.settings, ids(batch)).await {
             Ok(lost) => {
                 log_lost(batch, &lost.into_iter().collect());
                 return Ok(None);
@@ -89,9 +90,12 @@ impl Ops {
         }
         let (mut lost, mut failed) = (BTreeSet::new(), None);
         for attempt in batch {
-            match self
-                .lose_with_runners(ids(std::slice::from_ref(attempt)))
-                .await
+            match lose_with_runners(
+                &self.store,
+                &self.settings,
+                ids(std::slice::from_ref(attempt)),
+            )
+            .await
             {
                 Ok(recorded) => lost.extend(recorded),
                 Err(error) if is_of_one(&error) => {
@@ -271,8 +275,7 @@ mod tests {
         );
         let one_by_one = ops(&singly);
         for run in &second {
-            one_by_one
-                .lose_with_runners(vec![id(run)])
+            lose_with_runners(&one_by_one.store, &one_by_one.settings, vec![id(run)])
                 .await
                 .expect("recorded");
         }
@@ -344,8 +347,11 @@ mod tests {
     async fn next_hub_records_the_rest() {
         let fixture = fixture();
         let runs = hosted_runs(&fixture, 2 * LOST_TOGETHER_MAX).await;
-        ops(&fixture)
-            .lose_with_runners(runs[..LOST_TOGETHER_MAX].iter().map(id).collect())
+        let (first, ids) = (
+            ops(&fixture),
+            runs[..LOST_TOGETHER_MAX].iter().map(id).collect(),
+        );
+        lose_with_runners(&first.store, &first.settings, ids)
             .await
             .expect("recorded");
         ops(&fixture)

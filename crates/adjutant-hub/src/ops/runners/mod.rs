@@ -15,7 +15,7 @@ mod repository;
 pub(crate) use launches::RunnerLaunch;
 
 use crate::config::{Config, PoolEntry};
-use crate::ops::attempts::{Loss, is_token_of};
+use crate::ops::attempts::{Loss, apply_facts, end_lost_attempt, is_token_of, record_not_started};
 use crate::ops::runner_sessions::{RunnerSession, Sessions, WaitingRunner};
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
 use crate::protocol::{
@@ -362,8 +362,13 @@ impl Ops {
         }
         // The orders have not left the hub.
         for id in ids {
-            self.record_not_started(id, &Denied::conflict("runner", "it has left").into())
-                .await;
+            record_not_started(
+                &self.store,
+                &self.settings,
+                id,
+                &Denied::conflict("runner", "it has left").into(),
+            )
+            .await;
         }
     }
 
@@ -394,7 +399,7 @@ impl Ops {
     ) -> Result<FactsStored, OpError> {
         let id = self.check_hosted(session, &call.attempt)?;
         Ok(FactsStored {
-            cursor: self.apply_facts(id, call.facts).await?,
+            cursor: apply_facts(&self.store, &self.settings, id, call.facts).await?,
         })
     }
 
@@ -411,8 +416,15 @@ impl Ops {
         if id.is_settled(&self.store)? {
             return Ok(());
         }
-        self.end_lost_attempt(id, call.remains, None, Loss::Supervisor)
-            .await
+        end_lost_attempt(
+            &self.store,
+            &self.settings,
+            id,
+            call.remains,
+            None,
+            Loss::Supervisor,
+        )
+        .await
     }
 
     fn check_hosted(&self, session: &RunnerSession, attempt: &str) -> Result<AttemptId, OpError> {
