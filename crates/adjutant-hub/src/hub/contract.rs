@@ -328,7 +328,7 @@ async fn orders(hub: Shared, attempt: AttemptId, wanted: GetOrders) -> Response 
 }
 
 async fn budget(hub: Shared, attempt: AttemptId, ask: AskBudget) -> Response {
-    reply(hub.ops.ask_budget(attempt, ask).await)
+    reply(hub.ops.gates.ask_budget(attempt, ask).await)
 }
 
 async fn closing(hub: Shared, attempt: AttemptId, asked: GetClosing) -> Response {

@@ -99,6 +99,7 @@ pub(crate) use tree_work::{TreeTasks, TreeWorkLeft};
 use crate::config::{Home, LogStoreAddress};
 use crate::named_locks::NamedLocks;
 use crate::ops::answer_links::AnswerLinks;
+use crate::ops::attempts::Gates;
 use crate::ops::chats::FollowedStates;
 use crate::ops::first_reports::FirstReports;
 use crate::ops::kept_logs::KeptLogs;
@@ -144,6 +145,7 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    pub(crate) gates: Gates,
     pub(crate) results: Results,
     pub(crate) search: SearchIndex,
     pub(crate) tasks: Tasks,
@@ -178,8 +180,6 @@ pub struct Ops {
     /// One for each attempt whose repository is packed or whose work is received: a runner cannot
     /// fill the disk by repeating a call.
     bundles: NamedLocks,
-    /// What requests through gates have reserved of hard budgets.
-    reservations: Arc<attempts::reservations::Reservations>,
 }
 
 impl Ops {
@@ -234,6 +234,7 @@ impl Ops {
                 log_store.clone(),
                 runners.clone(),
             ),
+            gates: Gates::new(store.clone(), settings.clone()),
             tokens: Tokens::new(store.clone()),
             webhooks: Webhooks::new(
                 store.clone(),
@@ -246,7 +247,6 @@ impl Ops {
             kept_logs: KeptLogs::default(),
             first_reports: Arc::new(FirstReports::new(store.clone())),
             bundles: NamedLocks::default(),
-            reservations: Arc::default(),
             links,
             trees,
             workspaces,

@@ -11,7 +11,7 @@ mod gate;
 mod launch;
 mod orders;
 mod recovery;
-pub(in crate::ops) mod reservations;
+mod reservations;
 mod resumption;
 mod signals;
 mod start;
@@ -25,6 +25,7 @@ use crate::protocol::{AttemptDir, Order};
 use crate::store::{
     AttemptRow, Run, Store, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id,
 };
+pub(crate) use budget::Gates;
 pub(crate) use evidence::closing;
 pub(crate) use facts::apply_facts;
 pub(crate) use orders::await_orders;
