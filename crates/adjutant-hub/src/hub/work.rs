@@ -5,8 +5,8 @@ use super::Hub;
 use crate::attempt_processes::{attempt_over, is_over, kill_stragglers, spawn_guard};
 use crate::failpoint::failpoint;
 use crate::ops::{
-    AttemptId, Caller, Launch, OpError, TreeTasks, TreeWorkLeft, knows_attempt, live_attempts,
-    not_spawned, recover_attempt, refused_as_too_old,
+    AttemptId, Caller, Launch, OpError, Starter, TreeTasks, TreeWorkLeft, knows_attempt,
+    live_attempts, not_spawned, recover_attempt, refused_as_too_old,
 };
 use crate::process::pressure;
 use crate::protocol::AttemptDir;
@@ -179,12 +179,12 @@ pub(super) fn after_first_reports<F: Future<Output = ()>>(
 /// Starts queued runs when a slot is free, and watches them.
 pub(super) async fn schedule(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Queue]);
-    let mut watched = JoinSet::new();
+    let (starter, mut watched) = (Starter::of(&hub.ops), JoinSet::new());
     loop {
         // Hubs that share a store start no attempts themselves, even without a valid configuration.
         while hub.lead.is_none() {
             hub.ops.machine.note_load(pressure::load());
-            match hub.ops.claim_next(&StartTarget::Here).await {
+            match starter.claim_next(&StartTarget::Here).await {
                 Ok(Some(launch)) => {
                     watched.spawn(start(Arc::clone(&hub), launch).boxed());
                 }
@@ -195,7 +195,7 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
                 }
             }
         }
-        if let Err(error) = start_on_runners(&hub).await {
+        if let Err(error) = start_on_runners(&hub, &starter).await {
             tracing::error!(%error, "no run can be started on a runner");
         }
         // A start may wait for the load of the machine from now on.
@@ -220,7 +220,7 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
 }
 
 /// Starts queued runs on runners with free slots.
-async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
+async fn start_on_runners(hub: &Hub, starter: &Starter) -> Result<(), OpError> {
     loop {
         let (places, mut has_claimed) = (hub.ops.runner_places()?, false);
         let most = places.iter().map(|place| place.free).max().unwrap_or(0);
@@ -242,7 +242,7 @@ async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
                 .map(|place| places[*place].place.clone())
                 .collect();
             let (mut launches, mut failed) = (BTreeMap::<usize, Vec<Launch>>::new(), None);
-            let claimed = hub.ops.claim_each(&starts).await?;
+            let claimed = starter.claim_each(&starts).await?;
             has_claimed |= !claimed.is_empty();
             for (number, launch) in claimed {
                 match launch {

@@ -69,7 +69,7 @@ pub(crate) use answer_links::{LINK_PATH, LinkAnswer, LinkedRequest, resolve_link
 pub use attempt_id::AttemptId;
 pub use attempts::Launch;
 pub(crate) use attempts::{
-    apply_facts, await_orders, closing, is_supervisor_of, knows_attempt, live_attempts,
+    Starter, apply_facts, await_orders, closing, is_supervisor_of, knows_attempt, live_attempts,
     not_spawned, recover_attempt, refused_as_too_old,
 };
 pub use caller::Caller;

@@ -8,19 +8,21 @@ use crate::ops::attempts::claim::{AttemptPlace, ClaimedRun, Ports, Prompts};
 use crate::ops::attempts::gate::{self, GateProblem};
 use crate::ops::attempts::unstarted::{not_spawned, ports_missing};
 use crate::ops::repository_policies::store_repository_policies;
+use crate::ops::settings::Settings;
 use crate::ops::trust::{TrustDecision, decide_trust};
-use crate::ops::workspaces::{runner_of, source_of};
-use crate::ops::{OpError, Ops, programs};
+use crate::ops::workspaces::{Workspaces, runner_of, source_of};
+use crate::ops::{OpError, programs};
 use crate::ports;
 use crate::preset::Preset;
 use crate::protocol::{FenceOrder, GateOrder, Order, WorkspaceOrder};
-use crate::store::{Connection, FenceState, Run, RunInput, StoreError, run_by_id};
+use crate::store::{Connection, FenceState, Run, RunInput, Store, StoreError, run_by_id};
 use adjutant_core::agent::AgentOverrides;
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::build_jobs_of_run;
 use adjutant_core::{AgentSpec, Fence, PoolName, PortRange, RunId};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How often other ports are tried if one of them is in use.
 const PORT_TRIES_MAX: u32 = 200;
@@ -104,10 +106,33 @@ struct Assigned {
     slots: u64,
 }
 
-impl Ops {
+/// Prepares the launches of claimed runs.
+#[derive(Debug, Clone)]
+pub(super) struct LaunchPlanner {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    workspaces: Workspaces,
+}
+
+impl LaunchPlanner {
+    pub(super) fn new(
+        store: Store,
+        home: Arc<Home>,
+        settings: Settings,
+        workspaces: Workspaces,
+    ) -> Self {
+        Self {
+            store,
+            home,
+            settings,
+            workspaces,
+        }
+    }
+
     /// Prepares the order to launch a claimed run. `None`: it cannot be launched, which is
     /// recorded.
-    pub(super) async fn prepare_launch(
+    pub(super) async fn prepare(
         &self,
         id: AttemptId,
         claimed: ClaimedRun,
@@ -115,7 +140,7 @@ impl Ops {
         token: String,
         lease_ms: Option<u64>,
     ) -> Result<Option<Launch>, OpError> {
-        match self.plan_launch(id, claimed, config, lease_ms).await {
+        match self.plan(id, claimed, config, lease_ms).await {
             Ok(plan) => Ok(Some(Launch {
                 id,
                 dir: id.dir(&self.home),
@@ -134,7 +159,7 @@ impl Ops {
     }
 
     /// Checks the place of a claimed run, and collects what its attempt needs.
-    async fn plan_launch(
+    async fn plan(
         &self,
         id: AttemptId,
         claimed: ClaimedRun,

@@ -32,6 +32,7 @@ pub(crate) use orders::await_orders;
 pub(in crate::ops) use recovery::{Loss, end_lost_attempt, lose_with_runners};
 pub(crate) use recovery::{knows_attempt, recover_attempt};
 use sha2::{Digest, Sha256};
+pub(crate) use start::Starter;
 pub(in crate::ops) use unstarted::record_not_started;
 pub(crate) use unstarted::{not_spawned, refused_as_too_old};
 
