@@ -222,7 +222,7 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
 /// Starts queued runs on runners with free slots.
 async fn start_on_runners(hub: &Hub, starter: &Starter) -> Result<(), OpError> {
     loop {
-        let (places, mut has_claimed) = (hub.ops.runner_places()?, false);
+        let (places, mut has_claimed) = (hub.ops.runners.places()?, false);
         let most = places.iter().map(|place| place.free).max().unwrap_or(0);
         // One run for each of them before a second one for any.
         let mut wanted: Vec<usize> = Vec::new();
@@ -256,7 +256,10 @@ async fn start_on_runners(hub: &Hub, starter: &Starter) -> Result<(), OpError> {
             // No run is left for the others.
             wanted.retain(|place| launches.contains_key(place) || !part.contains(place));
             for (place, launches) in launches {
-                hub.ops.offer_launches(&places[place], launches).await;
+                hub.ops
+                    .runners
+                    .offer_launches(&places[place], launches)
+                    .await;
             }
             if let Some(error) = failed {
                 return Err(error);
@@ -271,7 +274,7 @@ async fn start_on_runners(hub: &Hub, starter: &Starter) -> Result<(), OpError> {
 /// Records the loss of attempts on runners that are cut off for longer than the lease.
 pub(super) async fn watch_leases(hub: Arc<Hub>) {
     loop {
-        let nap = match hub.ops.lose_expired_attempts().await {
+        let nap = match hub.ops.runners.lose_expired_attempts().await {
             Ok(next) => next
                 .map_or(SLEEP_MAX, |next| {
                     next.saturating_duration_since(Instant::now())
@@ -287,7 +290,7 @@ pub(super) async fn watch_leases(hub: Arc<Hub>) {
         ends_with_runtime().await;
         tokio::select! {
             () = tokio::time::sleep(nap) => {}
-            () = hub.ops.runner_joined() => {}
+            () = hub.ops.runners.joined() => {}
         }
     }
 }

@@ -171,7 +171,7 @@ impl Places {
             );
             if let Some(found) = ops
                 .log_store
-                .stored(run, &logs, host.map(String::as_str), &ops.runners)
+                .stored(run, &logs, host.map(String::as_str), &ops.sessions)
                 .await?
             {
                 stored.insert(attempt, found);
@@ -302,7 +302,7 @@ impl Reading<'_> {
             ..self.call.clone()
         };
         let attempt = format!("{}/{}", log.files.run_id, log.attempt);
-        let runners = &self.ops.runners;
+        let runners = &self.ops.sessions;
         let arrivals = runners.arrivals();
         let arrival = arrivals.notified();
         tokio::pin!(arrival);

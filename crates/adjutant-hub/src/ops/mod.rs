@@ -88,7 +88,7 @@ pub(crate) use policy_changes::trust_policy_change;
 pub(crate) use pressure::PressureRelief;
 pub(crate) use repository_policies::trust_policies;
 pub use runner_sessions::RunnerSession;
-pub(crate) use runners::RunnerLaunch;
+pub(crate) use runners::{LaunchRounds, RunnerLaunch, apply_supervisor_facts, check_relayed};
 pub(crate) use runs::Cleaner;
 pub use runs::Cleaning;
 pub(crate) use stats::stats;
@@ -97,7 +97,6 @@ pub use tokens::{fresh_token, is_hash, token_hash};
 pub(crate) use tree_work::{TreeTasks, TreeWorkLeft};
 
 use crate::config::{Home, LogStoreAddress};
-use crate::named_locks::NamedLocks;
 use crate::ops::answer_links::AnswerLinks;
 use crate::ops::attempts::Gates;
 use crate::ops::chats::FollowedStates;
@@ -109,6 +108,9 @@ use crate::ops::peers::{Copies, Peers};
 use crate::ops::pools::HubPools;
 use crate::ops::results::Results;
 use crate::ops::review::Reviews;
+use crate::ops::runner_launches::Launches;
+use crate::ops::runner_sessions::Sessions;
+use crate::ops::runners::{HostedLogs, HostedRepositories, Runners};
 use crate::ops::search::SearchIndex;
 use crate::ops::settings::Settings;
 use crate::ops::tasks::Tasks;
@@ -145,6 +147,9 @@ pub struct Ops {
     home: Arc<Home>,
     pub(crate) settings: Settings,
     pub(crate) machine: machine::Machine,
+    pub(crate) hosted_logs: HostedLogs,
+    pub(crate) hosted_repositories: HostedRepositories,
+    pub(crate) runners: Runners,
     pub(crate) gates: Gates,
     pub(crate) results: Results,
     pub(crate) search: SearchIndex,
@@ -174,12 +179,9 @@ pub struct Ops {
     /// The attempts whose supervisors have not reported to this hub yet.
     pub(crate) first_reports: Arc<FirstReports>,
     /// The runners that have joined.
-    runners: runner_sessions::Sessions,
+    sessions: Sessions,
     /// The runners that were launched.
-    launches: runner_launches::Launches,
-    /// One for each attempt whose repository is packed or whose work is received: a runner cannot
-    /// fill the disk by repeating a call.
-    bundles: NamedLocks,
+    launches: Launches,
 }
 
 impl Ops {
@@ -196,12 +198,10 @@ impl Ops {
         let trees = Trees::new(store.clone(), Arc::clone(&home));
         let workspaces = Workspaces::new(store.clone(), Arc::clone(&home), settings.clone());
         let machine = machine::Machine::new(live_runs_max);
-        let (runners, launches) = (
-            runner_sessions::Sessions::default(),
-            runner_launches::Launches::default(),
-        );
+        let (sessions, launches) = (Sessions::default(), Launches::default());
         let waits = Waits::new(store.clone(), Arc::clone(&home), settings.clone());
         let log_store = LogStore::new(store.clone(), Arc::clone(&home), log_store);
+        let kept_logs = KeptLogs::default();
         let links = AnswerLinks::new(Arc::clone(&home));
         let followed = FollowedStates::default();
         let peers = Peers::new(store.clone(), Arc::clone(&home), followed.clone());
@@ -223,7 +223,7 @@ impl Ops {
                 store.clone(),
                 settings.clone(),
                 machine.clone(),
-                runners.clone(),
+                sessions.clone(),
                 launches.clone(),
             ),
             tasks: Tasks::new(store.clone(), waits.clone()),
@@ -232,9 +232,26 @@ impl Ops {
                 store.clone(),
                 Arc::clone(&home),
                 log_store.clone(),
-                runners.clone(),
+                sessions.clone(),
             ),
             gates: Gates::new(store.clone(), settings.clone()),
+            runners: Runners::new(
+                store.clone(),
+                settings.clone(),
+                sessions.clone(),
+                launches.clone(),
+            ),
+            hosted_repositories: HostedRepositories::new(
+                store.clone(),
+                Arc::clone(&home),
+                trees.clone(),
+            ),
+            hosted_logs: HostedLogs::new(
+                store.clone(),
+                Arc::clone(&home),
+                kept_logs.clone(),
+                log_store.clone(),
+            ),
             tokens: Tokens::new(store.clone()),
             webhooks: Webhooks::new(
                 store.clone(),
@@ -244,17 +261,16 @@ impl Ops {
             ),
             reviews: Reviews::new(store.clone(), trees.clone()),
             undos: Undos::new(store.clone(), trees.clone()),
-            kept_logs: KeptLogs::default(),
             first_reports: Arc::new(FirstReports::new(store.clone())),
-            bundles: NamedLocks::default(),
             links,
             trees,
             workspaces,
             waits,
             log_store,
+            kept_logs,
             settings,
             machine,
-            runners,
+            sessions,
             launches,
             peers,
             copies,

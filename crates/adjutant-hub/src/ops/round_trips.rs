@@ -247,7 +247,9 @@ async fn attempts_lost_together_wait_for_few_round_trips() {
                     .id,
             );
         }
-        let (count, lost) = counted.count(counted.ops.lose_expired_attempts()).await;
+        let (count, lost) = counted
+            .count(counted.ops.runners.lose_expired_attempts())
+            .await;
         lost.expect("recorded");
         losses.counts.push(count);
         for run in runs {

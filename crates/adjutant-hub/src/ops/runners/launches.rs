@@ -10,10 +10,13 @@
 //! ```
 
 use crate::config::{Config, LaunchValues, Launcher};
-use crate::ops::runner_launches::{PoolLaunches, is_of_runner, note_next};
+use crate::ops::pools::HubPools;
+use crate::ops::runner_launches::{Launches, PoolLaunches, is_of_runner, note_next};
+use crate::ops::runner_sessions::Sessions;
+use crate::ops::settings::Settings;
 use crate::ops::{OpError, Ops, fresh_token, token_hash};
 use crate::store::{
-    NewToken, Token, Topic, hosted_attempts, launch_candidates, token_by_name, tokens,
+    NewToken, Store, Token, Topic, hosted_attempts, launch_candidates, token_by_name, tokens,
 };
 use adjutant_core::PoolName;
 use adjutant_core::launch::{Demand, launched_name, launched_pool};
@@ -57,7 +60,27 @@ pub(crate) struct LaunchRound {
     pub next: Option<Instant>,
 }
 
-impl Ops {
+/// Launches runners, one round after the other.
+#[derive(Debug, Clone)]
+pub(crate) struct LaunchRounds {
+    store: Store,
+    settings: Settings,
+    pools: HubPools,
+    sessions: Sessions,
+    launches: Launches,
+}
+
+impl LaunchRounds {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            settings: ops.settings.clone(),
+            pools: ops.pools.clone(),
+            sessions: ops.sessions.clone(),
+            launches: ops.launches.clone(),
+        }
+    }
+
     /// Returns the names of the launched runners with a valid token.
     ///
     /// # Errors
@@ -77,7 +100,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) async fn launch_round(&self) -> Result<LaunchRound, OpError> {
+    pub(crate) async fn round(&self) -> Result<LaunchRound, OpError> {
         let config = self.settings.config_or_builtin();
         let mut round = LaunchRound::default();
         let has_launcher = config.pools.values().any(|pool| pool.launcher.is_some());
@@ -99,7 +122,7 @@ impl Ops {
             &config,
             &of_runners,
             &hosted,
-            &self.runners,
+            &self.sessions,
             &mut round.next,
         );
         round.ended = revoked;
@@ -110,7 +133,7 @@ impl Ops {
             round.ended.push(token.name);
         }
         // Runners of the hub before join again.
-        let settled = self.runners.began() + SETTLE;
+        let settled = self.sessions.began() + SETTLE;
         if Instant::now() < settled && of_runners.iter().any(|token| token.used_at.is_some()) {
             note_next(&mut round.next, Some(settled));
             return Ok(round);
@@ -152,7 +175,7 @@ impl Ops {
             launch_candidates(connection, &settings.in_effect(connection)?, name)
         })?;
         let hosted = self.store.read(hosted_attempts)?;
-        let free = self.runners.free_slots(name, |host| {
+        let free = self.sessions.free_slots(name, |host| {
             hosted.iter().filter(|attempt| attempt.host == host).count() as u64
         });
         let PoolLaunches {
@@ -216,7 +239,7 @@ impl Ops {
 
     /// Records that the command of a launched runner has failed. That matters only if the runner
     /// has not joined.
-    pub(crate) fn note_launch_failed(&self, name: &str, problem: String) {
+    pub(crate) fn note_failed(&self, name: &str, problem: String) {
         self.launches.note_failed(name, problem);
         self.store.wake_ups().notify([&Topic::Queue]);
     }

@@ -2,22 +2,49 @@
 //! keeps them in its home.
 
 use super::foreign_attempt;
+use crate::config::Home;
 use crate::failpoint::failpoint;
 use crate::logs::kept::{AttemptLogs, is_plausible};
+use crate::ops::kept_logs::KeptLogs;
+use crate::ops::log_store::LogStore;
 use crate::ops::runner_sessions::RunnerSession;
-use crate::ops::{AttemptId, OpError, Ops};
+use crate::ops::{AttemptId, OpError};
 use crate::protocol::{LogBytes, LogBytesStored, LogFilesStored, PostLogFiles};
-use crate::store::attempt_row;
+use crate::store::{Store, attempt_row};
 use adjutant_core::Denied;
 use std::io;
+use std::sync::Arc;
 
-impl Ops {
+/// The logs that runners send.
+#[derive(Debug, Clone)]
+pub(crate) struct HostedLogs {
+    store: Store,
+    home: Arc<Home>,
+    kept_logs: KeptLogs,
+    log_store: LogStore,
+}
+
+impl HostedLogs {
+    pub(in crate::ops) fn new(
+        store: Store,
+        home: Arc<Home>,
+        kept_logs: KeptLogs,
+        log_store: LogStore,
+    ) -> Self {
+        Self {
+            store,
+            home,
+            kept_logs,
+            log_store,
+        }
+    }
+
     /// Begins to keep the logs of an attempt, or continues, and returns what the hub has of them.
     /// May be repeated.
     ///
     /// # Errors
     /// The attempt is not on this runner, the logs are too large, or the disk failed.
-    pub(crate) async fn accept_logs(
+    pub(crate) async fn accept(
         &self,
         session: &RunnerSession,
         call: PostLogFiles,
@@ -46,7 +73,7 @@ impl Ops {
     /// # Errors
     /// The attempt is not on this runner, the bytes do not belong to a listed file, or the disk
     /// failed.
-    pub(crate) async fn store_log_bytes(
+    pub(crate) async fn store_bytes(
         &self,
         session: &RunnerSession,
         at: LogBytes,

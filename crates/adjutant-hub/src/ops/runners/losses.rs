@@ -4,8 +4,9 @@
 //! number, so that other calls are answered in between. A hub that is killed meanwhile leaves the
 //! others live in the store, and the next one records them.
 
+use super::Runners;
 use crate::ops::attempts::lose_with_runners;
-use crate::ops::{AttemptId, OpError, Ops};
+use crate::ops::{AttemptId, OpError};
 use crate::store::{HostedAttempt, StoreError, hosted_attempts, runner_name};
 use adjutant_core::lease::Lease;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 /// How many lost attempts one transaction records. Other calls wait for it.
 const LOST_TOGETHER_MAX: usize = 48;
 
-impl Ops {
+impl Runners {
     /// Records the loss of the attempts whose leases have expired. Returns when the next one
     /// expires.
     ///
@@ -37,7 +38,7 @@ impl Ops {
             Some(error) => Err(error),
             None => Ok([
                 next,
-                self.runners.forget_silent(&with_attempts, Instant::now()),
+                self.sessions.forget_silent(&with_attempts, Instant::now()),
             ]
             .into_iter()
             .flatten()
@@ -55,10 +56,10 @@ impl Ops {
         let is_expired = |attempt: &HostedAttempt| {
             let lease = lease_of(attempt);
             let is_expired = self
-                .runners
+                .sessions
                 .end_expired(&attempt.host, lease, Instant::now());
             if !is_expired {
-                let expiry = self.runners.expiry(&attempt.host, lease);
+                let expiry = self.sessions.expiry(&attempt.host, lease);
                 *next = Some(next.map_or(expiry, |next| next.min(expiry)));
             }
             is_expired
@@ -268,6 +269,7 @@ mod tests {
         );
         assert!(
             ops(&together)
+                .runners
                 .lose_expired_attempts()
                 .await
                 .expect("recorded")
@@ -334,7 +336,7 @@ mod tests {
         let ops = ops(&fixture);
         let live = fixture.store.write(|tx| live_by_host(tx.connection()));
         // The call is made when the first batch is being recorded.
-        let (lost, live) = tokio::join!(ops.lose_expired_attempts(), live);
+        let (lost, live) = tokio::join!(ops.runners.lose_expired_attempts(), live);
         lost.expect("recorded");
         assert_eq!(
             live.expect("answered").values().sum::<u64>(),
@@ -355,6 +357,7 @@ mod tests {
             .await
             .expect("recorded");
         ops(&fixture)
+            .runners
             .lose_expired_attempts()
             .await
             .expect("recorded");
@@ -373,6 +376,7 @@ mod tests {
             .await
             .expect("stored");
         let failed = ops(&fixture)
+            .runners
             .lose_expired_attempts()
             .await
             .expect_err("it cannot be read");

@@ -12,12 +12,17 @@ mod logs;
 mod losses;
 mod repository;
 
-pub(crate) use launches::RunnerLaunch;
+pub(crate) use facts::apply_supervisor_facts;
+pub(crate) use launches::{LaunchRounds, RunnerLaunch};
+pub(crate) use logs::HostedLogs;
+pub(crate) use repository::HostedRepositories;
 
 use crate::config::{Config, PoolEntry};
 use crate::ops::attempts::{Loss, apply_facts, end_lost_attempt, is_token_of, record_not_started};
+use crate::ops::runner_launches::Launches;
 use crate::ops::runner_sessions::{RunnerSession, Sessions, WaitingRunner};
-use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
+use crate::ops::settings::Settings;
+use crate::ops::{AttemptId, Launch, OpError, end_of_wait};
 use crate::protocol::{
     FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog,
     PostRemoved, RunnerJoined, RunnerWork,
@@ -90,16 +95,35 @@ fn check_offer(pools: &[String], labels: &BTreeMap<String, String>) -> Result<()
     Ok(())
 }
 
-impl Ops {
+/// The runners: their sessions, and what they are given.
+#[derive(Debug, Clone)]
+pub(crate) struct Runners {
+    store: Store,
+    settings: Settings,
+    sessions: Sessions,
+    launches: Launches,
+}
+
+impl Runners {
+    pub(super) fn new(
+        store: Store,
+        settings: Settings,
+        sessions: Sessions,
+        launches: Launches,
+    ) -> Self {
+        Self {
+            store,
+            settings,
+            sessions,
+            launches,
+        }
+    }
+
     /// Begins a session of a runner. `token` is the name of its token.
     ///
     /// # Errors
     /// A pool is not one for runners, or another runner waits for attempts under this identity.
-    pub(crate) fn join_runner(
-        &self,
-        token: &str,
-        call: JoinRunner,
-    ) -> Result<RunnerJoined, OpError> {
+    pub(crate) fn join(&self, token: &str, call: JoinRunner) -> Result<RunnerJoined, OpError> {
         let JoinRunner {
             home_id,
             pools,
@@ -121,7 +145,7 @@ impl Ops {
             format!("{token}/{home_id}"),
             crate::hub_client::random_hex::<16>(),
         );
-        let begun = self.runners.begin(
+        let begun = self.sessions.begin(
             &host,
             id.clone(),
             pools.iter().cloned().collect::<BTreeSet<_>>(),
@@ -144,7 +168,7 @@ impl Ops {
             ))
         })?;
         let attempts = hosted.into_iter().filter(|attempt| attempt.host == host);
-        self.runners.note_notified(&host, &removed);
+        self.sessions.note_notified(&host, &removed);
         let leased = |attempt: HostedAttempt| LeasedAttempt {
             attempt: AttemptId {
                 run: attempt.run,
@@ -166,30 +190,25 @@ impl Ops {
     /// Returns the session of a runner that makes a call, and renews its lease. `None`: it has
     /// ended, and the runner must join again.
     #[must_use]
-    pub(crate) fn runner_session(
-        &self,
-        token: &str,
-        home_id: &str,
-        id: &str,
-    ) -> Option<RunnerSession> {
-        self.runners
+    pub(crate) fn session(&self, token: &str, home_id: &str, id: &str) -> Option<RunnerSession> {
+        self.sessions
             .contact(&format!("{token}/{home_id}"), id, Instant::now())
     }
 
     /// Waits until there are orders for a runner. `None`: its session has ended.
-    pub(crate) async fn runner_work(
+    pub(crate) async fn work(
         &self,
         session: &RunnerSession,
         call: &GetRunnerWork,
     ) -> Option<RunnerWork> {
-        let poll = self.runners.poll(
+        let poll = self.sessions.poll(
             session,
             &call.taken,
             !call.drains && !call.leaves && call.unwritable.is_none(),
             call.load.into(),
         )?;
         if self
-            .runners
+            .sessions
             .note_unwritable(session, call.unwritable.as_ref())
         {
             let host = runner_name(&session.host);
@@ -202,7 +221,7 @@ impl Ops {
                 None => tracing::info!(host, "the home of a runner can be written again"),
             }
         }
-        if call.leaves && self.runners.leave(session) {
+        if call.leaves && self.sessions.leave(session) {
             tracing::info!(host = runner_name(&session.host), "a runner has left");
             self.launches.note_left(&session.host);
             self.store.wake_ups().notify([&Topic::Queue]);
@@ -221,9 +240,9 @@ impl Ops {
         let deadline = end_of_wait(call.wait_ms.min(wait_max));
         loop {
             let (orders, reads, removed) = (
-                self.runners.offers(session)?,
-                self.runners.take_reads(session),
-                self.runners.take_removed(session),
+                self.sessions.offers(session)?,
+                self.sessions.take_reads(session),
+                self.sessions.take_removed(session),
             );
             if !orders.is_empty()
                 || !reads.is_empty()
@@ -258,7 +277,7 @@ impl Ops {
         part: PostLog,
     ) -> Result<(), OpError> {
         let number = part.number;
-        if self.runners.answer_read(session, part) {
+        if self.sessions.answer_read(session, part) {
             Ok(())
         } else {
             Err(Denied::not_found("read of a log", &number.to_string()).into())
@@ -279,7 +298,7 @@ impl Ops {
             tx.forget_left_on_runner(&host, &call.runs)?;
             left_on_runner(tx.connection(), &host, REMOVED_MAX)
         });
-        self.runners.add_removed(&session.host, next.await?);
+        self.sessions.add_removed(&session.host, next.await?);
         Ok(())
     }
 
@@ -288,8 +307,8 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) fn runner_places(&self) -> Result<Vec<RunnerTarget>, OpError> {
-        let waiting = self.runners.waiting();
+    pub(crate) fn places(&self) -> Result<Vec<RunnerTarget>, OpError> {
+        let waiting = self.sessions.waiting();
         if waiting.is_empty() {
             return Ok(Vec::new());
         }
@@ -331,7 +350,7 @@ impl Ops {
             } else {
                 1
             };
-            self.runners.note_held(&session, held.all);
+            self.sessions.note_held(&session, held.all);
             if held.all.is_none() {
                 places.push(RunnerTarget {
                     place: StartTarget::Runner {
@@ -352,7 +371,7 @@ impl Ops {
     /// to the queue.
     pub(crate) async fn offer_launches(&self, place: &RunnerTarget, launches: Vec<Launch>) {
         let ids: Vec<AttemptId> = launches.iter().map(|launch| launch.id).collect();
-        if self.runners.offer(
+        if self.sessions.offer(
             &place.session,
             launches
                 .into_iter()
@@ -372,22 +391,6 @@ impl Ops {
         }
     }
 
-    /// Checks that a runner relays a call of a supervisor of its own.
-    ///
-    /// # Errors
-    /// The attempt is not on this runner, the token is not that of the attempt, or its lease has
-    /// expired.
-    pub(crate) fn check_relayed(
-        &self,
-        session: &RunnerSession,
-        attempt: &str,
-        token: &str,
-    ) -> Result<AttemptId, OpError> {
-        Ok(self
-            .store
-            .read(|connection| supervised_attempt(connection, session, attempt, token))?)
-    }
-
     /// Applies the remaining facts of an attempt without processes.
     ///
     /// # Errors
@@ -397,7 +400,7 @@ impl Ops {
         session: &RunnerSession,
         call: PostLeftFacts,
     ) -> Result<FactsStored, OpError> {
-        let id = self.check_hosted(session, &call.attempt)?;
+        let id = check_hosted(&self.store, session, &call.attempt)?;
         Ok(FactsStored {
             cursor: apply_facts(&self.store, &self.settings, id, call.facts).await?,
         })
@@ -412,7 +415,7 @@ impl Ops {
         session: &RunnerSession,
         call: PostEnded,
     ) -> Result<(), OpError> {
-        let id = self.check_hosted(session, &call.attempt)?;
+        let id = check_hosted(&self.store, session, &call.attempt)?;
         if id.is_settled(&self.store)? {
             return Ok(());
         }
@@ -427,28 +430,44 @@ impl Ops {
         .await
     }
 
-    fn check_hosted(&self, session: &RunnerSession, attempt: &str) -> Result<AttemptId, OpError> {
-        Ok(self
-            .store
-            .read(|connection| hosted_attempt(connection, session, attempt))?
-            .0)
-    }
-
-    /// Reads an attempt that is or was on a runner.
-    fn placed_attempt(
-        &self,
-        session: &RunnerSession,
-        attempt: &str,
-    ) -> Result<(AttemptId, AttemptRow), OpError> {
-        Ok(self
-            .store
-            .read(|connection| placed_attempt(connection, session, attempt))?)
-    }
-
     /// Waits until a runner joins, after which leases can expire.
-    pub(crate) async fn runner_joined(&self) {
-        self.runners.joined().await;
+    pub(crate) async fn joined(&self) {
+        self.sessions.joined().await;
     }
+}
+
+/// Checks that a runner relays a call of a supervisor of its own.
+///
+/// # Errors
+/// The attempt is not on this runner, the token is not that of the attempt, or its lease has
+/// expired.
+pub(crate) fn check_relayed(
+    store: &Store,
+    session: &RunnerSession,
+    attempt: &str,
+    token: &str,
+) -> Result<AttemptId, OpError> {
+    Ok(store.read(|connection| supervised_attempt(connection, session, attempt, token))?)
+}
+
+/// Finds an attempt that is on a runner.
+fn check_hosted(
+    store: &Store,
+    session: &RunnerSession,
+    attempt: &str,
+) -> Result<AttemptId, OpError> {
+    Ok(store
+        .read(|connection| hosted_attempt(connection, session, attempt))?
+        .0)
+}
+
+/// Reads an attempt that is or was on a runner.
+fn find_placed(
+    store: &Store,
+    session: &RunnerSession,
+    attempt: &str,
+) -> Result<(AttemptId, AttemptRow), OpError> {
+    Ok(store.read(|connection| placed_attempt(connection, session, attempt))?)
 }
 
 /// Sends connected runners the removed runs whose files they may have. The others receive them

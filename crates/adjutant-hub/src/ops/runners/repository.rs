@@ -1,27 +1,51 @@
 //! The repositories of runs on runners: sends them to the runner, and stores the work of the runs.
 
+use super::{check_hosted, find_placed};
+use crate::config::Home;
 use crate::git::{self, CarriedSettings, GitError, KeptAs, RunRefs};
-use crate::named_locks::NamedLock;
+use crate::named_locks::{NamedLock, NamedLocks};
 use crate::ops::runner_sessions::RunnerSession;
-use crate::ops::{AttemptId, OpError, Ops};
+use crate::ops::trees::Trees;
+use crate::ops::{AttemptId, OpError};
 use crate::protocol::{
     BUNDLE_LINE_BYTES_MAX, GetRepository, REPOSITORY_BYTES_MAX, RepositoryBundle, RunRefsReply,
     SnapshotsBundle, WORK_BYTES_MAX,
 };
 use crate::spool;
-use crate::store::{Run, run_by_id, workspace_of};
+use crate::store::{Run, Store, run_by_id, workspace_of};
 use adjutant_core::{Denied, WorkspaceState};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
+use std::sync::Arc;
 
-impl Ops {
+/// The repositories of runs on runners. Clones share the locks.
+#[derive(Debug, Clone)]
+pub(crate) struct HostedRepositories {
+    store: Store,
+    home: Arc<Home>,
+    trees: Trees,
+    /// One for each attempt whose repository is packed or whose work is received: a runner cannot
+    /// fill the disk by repeating a call.
+    bundles: NamedLocks,
+}
+
+impl HostedRepositories {
+    pub(in crate::ops) fn new(store: Store, home: Arc<Home>, trees: Trees) -> Self {
+        Self {
+            store,
+            home,
+            trees,
+            bundles: NamedLocks::default(),
+        }
+    }
+
     /// Makes the bundle with the repository that a run works in. The file is read from its
     /// beginning.
     ///
     /// # Errors
     /// The attempt is not on this runner or has ended; the repository is gone or too large; git or
     /// the disk failed.
-    pub(crate) async fn repository_bundle(
+    pub(crate) async fn bundle(
         &self,
         session: &RunnerSession,
         call: &GetRepository,
@@ -70,7 +94,7 @@ impl Ops {
     /// # Errors
     /// The attempt is not on this runner, or nothing of its work can be missing; git failed, which
     /// is recorded with the run.
-    pub(crate) async fn refs_of_hosted(
+    pub(crate) async fn refs(
         &self,
         session: &RunnerSession,
         attempt: &str,
@@ -105,7 +129,7 @@ impl Ops {
     /// # Errors
     /// The attempt is not on this runner, or nothing of its work can be missing. It is not work of
     /// the run, or git failed, which is recorded with the run.
-    pub async fn accept_work(
+    pub(crate) async fn accept_work(
         &self,
         session: &RunnerSession,
         attempt: &str,
@@ -184,7 +208,7 @@ impl Ops {
         session: &RunnerSession,
         attempt: &str,
     ) -> Result<(AttemptId, Run), OpError> {
-        let id = self.check_hosted(session, attempt)?;
+        let id = check_hosted(&self.store, session, attempt)?;
         let run = self
             .store
             .read(|connection| run_by_id(connection, id.run))?
@@ -203,7 +227,7 @@ impl Ops {
         session: &RunnerSession,
         attempt: &str,
     ) -> Result<(AttemptId, Run, KeptAs), OpError> {
-        let (id, row) = self.placed_attempt(session, attempt)?;
+        let (id, row) = find_placed(&self.store, session, attempt)?;
         let (run, workspace) = self.store.read(|connection| {
             Ok((
                 run_by_id(connection, id.run)?,

@@ -63,7 +63,7 @@ impl Cleaner {
             trees,
             log_store: ops.log_store.clone(),
             kept_logs: ops.kept_logs.clone(),
-            runners: ops.runners.clone(),
+            runners: ops.sessions.clone(),
         }
     }
 

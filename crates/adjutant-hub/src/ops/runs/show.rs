@@ -54,7 +54,7 @@ impl Ops {
                 render::RunViews::new(connection, &self.home).list(&pools, &page.runs)?;
             for view in &mut runs {
                 self.launches.add_to(&config, view);
-                self.runners.add_unwritable(view);
+                self.sessions.add_unwritable(view);
             }
             Ok(RunList {
                 runs,
@@ -95,7 +95,7 @@ impl Ops {
             }
             views.add_queue(&settings.in_effect(connection)?, &run, &mut view)?;
             self.launches.add_to(&config, &mut view);
-            self.runners.add_unwritable(&mut view);
+            self.sessions.add_unwritable(&mut view);
             view.tree = tree_stats(connection, &run)?;
             view.policies_not_in_effect = not_in_effect(connection, run.id)?;
             let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
