@@ -6,9 +6,10 @@ use super::router::manage;
 use super::state::hub_view;
 use crate::failpoint::failpoint;
 use crate::ops::{
-    AttemptId, Cleaner, Cleaning, OpError, apply_facts, await_orders, check_policies, closing,
-    list_grants, list_policies, revoke_grant, stats, trust_policies, trust_policy_change,
-    try_policies,
+    AnswerCall, AttemptId, Cleaner, Cleaning, OpError, apply_facts, ask, ask_and_wait,
+    ask_together, await_orders, check_policies, closing_of, delegate, list_grants, list_policies,
+    list_requests, read_request, read_together, request_approval, revoke_grant, stats,
+    trust_policies, trust_policy_change, try_policies, withdraw_request,
 };
 use crate::protocol::{AskBudget, FactsStored, GetClosing, GetOrders, PostFacts};
 use crate::view::{
@@ -152,34 +153,34 @@ fn review_calls(mut router: Calls) -> Calls {
 /// Adds the calls about requests and what needs attention.
 fn request_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: Ask| async move {
-        hub.ops.ask(caller, call).await
+        ask(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: AskAndWait| async move {
-        hub.ops.ask_and_wait(caller, call).await
+        ask_and_wait(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: AskTogether| async move {
-        hub.ops.ask_together(caller, call).await
+        ask_together(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: RequestApproval| async move {
-        hub.ops.request_approval(caller, call).await
+        request_approval(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: Delegate| async move {
-        hub.ops.delegate(caller, call).await
+        delegate(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: ReadRequest| async move {
-        hub.ops.read_request(caller, call).await
+        read_request(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: WithdrawRequest| async move {
-        hub.ops.withdraw_request(caller, call).await
+        withdraw_request(hub.ops.store(), caller, call).await
     });
     router = on(router, |hub, caller, call: ReadTogether| async move {
-        hub.ops.read_together(caller, call).await
+        read_together(hub.ops.store(), caller, call).await
     });
     router = on(router, |hub, caller, call: ListRequests| async move {
-        hub.ops.list_requests(&caller.who, &call)
+        list_requests(hub.ops.store(), &hub.ops.settings, &caller.who, &call)
     });
     router = on(router, |hub, caller, call: AnswerRequests| async move {
-        hub.ops.answer(caller, call).await
+        AnswerCall::of(&hub.ops).answer(caller, call).await
     });
     router = on(router, |hub, caller, call: ListAttention| async move {
         hub.ops.list_attention(&caller.who, &call)
@@ -333,7 +334,7 @@ async fn budget(hub: Shared, attempt: AttemptId, ask: AskBudget) -> Response {
 
 async fn closing(hub: Shared, attempt: AttemptId, asked: GetClosing) -> Response {
     let GetClosing { by_itself } = asked;
-    reply(closing(hub.ops.store(), attempt, by_itself))
+    reply(closing_of(hub.ops.store(), attempt, by_itself))
 }
 
 #[cfg(test)]

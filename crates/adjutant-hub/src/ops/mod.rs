@@ -69,7 +69,7 @@ pub(crate) use answer_links::{LINK_PATH, LinkAnswer, LinkedRequest, resolve_link
 pub use attempt_id::AttemptId;
 pub use attempts::Launch;
 pub(crate) use attempts::{
-    Starter, apply_facts, await_orders, closing, is_supervisor_of, knows_attempt, live_attempts,
+    Starter, apply_facts, await_orders, closing_of, is_supervisor_of, knows_attempt, live_attempts,
     not_spawned, recover_attempt, refused_as_too_old,
 };
 pub use caller::Caller;
@@ -87,6 +87,10 @@ pub(crate) use policies::{check_policies, list_policies, try_policies};
 pub(crate) use policy_changes::trust_policy_change;
 pub(crate) use pressure::PressureRelief;
 pub(crate) use repository_policies::trust_policies;
+pub(crate) use requests::{
+    AnswerCall, ask, ask_and_wait, ask_together, delegate, list_requests, read_request,
+    read_together, request_approval, withdraw_request,
+};
 pub use runner_sessions::RunnerSession;
 pub(crate) use runners::{LaunchRounds, RunnerLaunch, apply_supervisor_facts, check_relayed};
 pub(crate) use runs::Cleaner;

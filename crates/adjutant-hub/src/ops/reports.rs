@@ -1,6 +1,7 @@
 //! Stops, progress and completion reports of runs.
 
 use crate::ops::checks::check_size;
+use crate::ops::requests::deliver_queued_messages;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{Run, StoreError, Tx};
 use crate::view::{ReportedStatus, RunView, SetStatus, StopWork};
@@ -147,7 +148,7 @@ impl Ops {
             let run = self
                 .store
                 .read(|connection| lookup::run(connection, &who, Action::See, &id.to_string()))?;
-            view.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
+            view.messages = deliver_queued_messages(&self.store, run.id, key.as_ref()).await?;
         }
         Ok(view)
     }

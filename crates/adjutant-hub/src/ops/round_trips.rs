@@ -3,6 +3,7 @@
 
 use super::{AttemptId, Caller, Ops};
 use crate::ops::attempts::apply_facts;
+use crate::ops::requests::{AnswerCall, ask, read_request};
 use crate::protocol::{Fact, FactKind};
 use crate::store::testing::fixture::{Fixture, fixture, new_run};
 use crate::store::testing::{run_on_newest_server, run_on_server};
@@ -76,12 +77,14 @@ impl Counted {
 
     async fn ask(&mut self, run: RunId) -> (u64, String) {
         let caller = self.caller(Principal::Run(run));
-        let ask = Ask {
+        let question = Ask {
             question: "which?".to_owned(),
             blocking: true,
             ..Ask::default()
         };
-        let (count, asked) = self.count(self.ops.ask(caller, ask)).await;
+        let (count, asked) = self
+            .count(ask(&self.ops.store, &self.ops.settings, caller, question))
+            .await;
         (count, asked.expect("asked").message_id)
     }
 
@@ -93,10 +96,7 @@ impl Counted {
             ..AnswerOne::default()
         };
         let (count, answered) = self
-            .count(
-                self.ops
-                    .answer(caller, AnswerRequests { answers: vec![one] }),
-            )
+            .count(AnswerCall::of(&self.ops).answer(caller, AnswerRequests { answers: vec![one] }))
             .await;
         answered.expect("answered");
         count
@@ -105,7 +105,9 @@ impl Counted {
     async fn retrieve(&mut self, run: RunId, message_id: &str) -> u64 {
         let caller = self.caller(Principal::Run(run));
         let (count, read) = self
-            .count(self.ops.read_request(
+            .count(read_request(
+                &self.ops.store,
+                &self.ops.settings,
                 caller,
                 ReadRequest {
                     message_id: message_id.to_owned(),

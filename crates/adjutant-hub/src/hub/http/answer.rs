@@ -7,7 +7,9 @@ use super::asked::{Answer, Asked};
 use super::problem::method_not_allowed;
 use crate::hub::Hub;
 use crate::hub_client::decode_name;
-use crate::ops::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest, OpError, resolve_link};
+use crate::ops::{
+    AnswerCall, AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest, OpError, resolve_link,
+};
 use crate::present::{asked_for, clarification_parts, delegation_parts};
 use crate::view::{DecisionWord, RequestView};
 use crate::{clock, text};
@@ -157,7 +159,7 @@ async fn serve_link(
 
 async fn record_answer(hub: &Hub, link: &AnswerLink, head: &Parts, answer: LinkAnswer) -> Response {
     let typed = typed_text(&answer);
-    match hub.ops.answer_by_link(link, answer).await {
+    match AnswerCall::of(&hub.ops).answer_by_link(link, answer).await {
         // The browser reads the page again, so that reloading it sends nothing.
         Ok(()) => {
             let mut response = StatusCode::SEE_OTHER.into_response();

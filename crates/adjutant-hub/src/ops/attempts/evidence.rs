@@ -17,7 +17,11 @@ const COMMITS_MAX: usize = 100;
 ///
 /// # Errors
 /// A failure of the store.
-pub(crate) fn closing(store: &Store, id: AttemptId, by_itself: bool) -> Result<Closing, OpError> {
+pub(crate) fn closing_of(
+    store: &Store,
+    id: AttemptId,
+    by_itself: bool,
+) -> Result<Closing, OpError> {
     Ok(store.read(|connection| {
         let Some(run) = run_by_id(connection, id.run)?.filter(|run| run.attempt == id.n) else {
             return Ok(Closing::default());

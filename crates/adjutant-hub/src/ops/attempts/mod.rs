@@ -26,7 +26,7 @@ use crate::store::{
     AttemptRow, Run, Store, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id,
 };
 pub(crate) use budget::Gates;
-pub(crate) use evidence::closing;
+pub(crate) use evidence::closing_of;
 pub(crate) use facts::apply_facts;
 pub(crate) use orders::await_orders;
 pub(in crate::ops) use recovery::{Loss, end_lost_attempt, lose_with_runners};

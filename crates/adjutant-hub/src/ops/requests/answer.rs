@@ -4,11 +4,15 @@ use crate::clock;
 use crate::config::Home;
 use crate::ops::answer_links::{AnswerLink, LinkAnswer};
 use crate::ops::checks::check_size;
-use crate::ops::requests::delegations::Child;
+use crate::ops::requests::delegations::{Child, child_of};
 use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::requests::rules::grant_same;
+use crate::ops::settings::Settings;
+use crate::ops::workspaces::Workspaces;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Connection, Request, StoreError, Topic, Tx, WakeUps, request_by_id, run_by_id};
+use crate::store::{
+    Connection, Request, Store, StoreError, Topic, Tx, WakeUps, request_by_id, run_by_id,
+};
 use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord, RunView};
 use adjutant_core::policy::GrantTerms;
 use adjutant_core::request::LinkName;
@@ -25,12 +29,34 @@ const GRANT_S_MAX: u64 = 30 * 24 * 60 * 60;
 /// Maximum number of answers in one call.
 const ANSWERS_MAX: usize = 100;
 
-impl Ops {
+/// Answers requests.
+#[derive(Debug, Clone)]
+pub(crate) struct AnswerCall {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    workspaces: Workspaces,
+}
+
+impl AnswerCall {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+            workspaces: ops.workspaces.clone(),
+        }
+    }
+
     /// Answers requests. If one is refused, none is answered.
     ///
     /// # Errors
     /// A request is unknown, foreign, already settled, ambiguous or the caller's own.
-    pub async fn answer(&self, caller: Caller, call: AnswerRequests) -> Result<Answered, OpError> {
+    pub(crate) async fn answer(
+        &self,
+        caller: Caller,
+        call: AnswerRequests,
+    ) -> Result<Answered, OpError> {
         self.settle(caller, call, None).await
     }
 
@@ -60,7 +86,7 @@ impl Ops {
             .map(|_| ())
     }
 
-    /// Like [`Ops::answer`]. `via`: the person who answers with a link.
+    /// Like [`Self::answer`]. `via`: the person who answers with a link.
     async fn settle(
         &self,
         caller: Caller,
@@ -134,7 +160,15 @@ impl Ops {
     ) -> Result<ParsedAnswer, OpError> {
         let decision = parse_decision(&one)?;
         let grant = requested_grant(&one)?;
-        let child = self.child_of(who, &one, &decision).await?;
+        let child = child_of(
+            &self.store,
+            &self.settings,
+            &self.workspaces,
+            who,
+            &one,
+            &decision,
+        )
+        .await?;
         Ok(ParsedAnswer {
             decision,
             child,

@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::ops::repository_policies::not_in_effect;
+use crate::ops::requests::deliver_queued_messages;
 use crate::ops::stats::tree_stats;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{
@@ -130,7 +131,7 @@ impl Ops {
             view.committed_copies = self.trees.committed_copies(&run).await;
         }
         if *who == Principal::Run(run.id) {
-            view.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
+            view.messages = deliver_queued_messages(&self.store, run.id, key.as_ref()).await?;
         }
         Ok(view)
     }
