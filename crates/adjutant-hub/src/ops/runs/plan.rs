@@ -5,6 +5,7 @@ use crate::ops::budgets::{budget_for, stated_budget, unmetered};
 use crate::ops::checks::{self, checked_cwd, checked_env, checked_measure};
 use crate::ops::pools::{PoolSettings, known_pool};
 use crate::ops::runs::choice::{NamedAgents, choose_agent, named_agents};
+use crate::ops::runs::fence::check_fence;
 use crate::ops::runs::overrides::check_overrides;
 use crate::ops::trust::{Found, check_trusted, collect_configuration};
 use crate::ops::{OpError, Ops, lookup, programs, render};
@@ -140,9 +141,15 @@ impl Ops {
             .collect();
         let mut fence_workspace = None;
         for (agent, _) in &mut agents {
-            fence_workspace = self
-                .check_fence(&config, agent, Path::new(&cwd), isolation, &env_in_effect)?
-                .or(fence_workspace);
+            fence_workspace = check_fence(
+                &self.home,
+                &config,
+                agent,
+                Path::new(&cwd),
+                isolation,
+                &env_in_effect,
+            )?
+            .or(fence_workspace);
             agent.isolation = isolation;
         }
         let workspace = self
