@@ -12,6 +12,7 @@ mod checks;
 mod chores;
 mod comments;
 mod conflicts;
+mod credentials;
 mod error;
 mod escalation;
 mod evidence;

@@ -2,6 +2,7 @@
 
 use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::{render, summary};
+use crate::ops::credentials::resolve_credentials;
 use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::Tx;
 use crate::view::{ArchiveChat, ChatView};
@@ -67,7 +68,7 @@ impl Ops {
         };
         let archived = caller.write(&self.store, archive).await;
         if let Some(kept) = kept {
-            self.resolve_credentials(kept).await;
+            resolve_credentials(&self.store, kept).await;
         }
         archived
     }

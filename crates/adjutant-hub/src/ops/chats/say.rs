@@ -8,6 +8,7 @@ use crate::ops::chats::followed::{NewPost, queue_post};
 use crate::ops::chats::publish::{Publication, publish};
 use crate::ops::chats::render;
 use crate::ops::chats::work_context::WorkContext;
+use crate::ops::credentials::resolve_credentials;
 use crate::ops::ledger::{self, AnnouncingTree};
 use crate::ops::{Caller, OpError, Ops, lookup, programs};
 use crate::store::{
@@ -87,7 +88,7 @@ impl Ops {
                 |_, posted| Ok(posted),
             )
             .await;
-        self.resolve_credentials(kept).await;
+        resolve_credentials(&self.store, kept).await;
         posted
     }
 }

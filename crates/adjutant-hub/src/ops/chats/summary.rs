@@ -2,6 +2,7 @@
 
 use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::work_context::WorkContext;
+use crate::ops::credentials::resolve_credentials;
 use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{NewTurn, Tx};
 use crate::view::{Answers, SummariseChat};
@@ -57,7 +58,7 @@ impl Ops {
             })
         };
         let answers = caller.write(&self.store, summarise).await;
-        self.resolve_credentials(kept).await;
+        resolve_credentials(&self.store, kept).await;
         answers
     }
 }

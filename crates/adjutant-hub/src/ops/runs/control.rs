@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::ops::caller::name_of;
 use crate::ops::checks::check_size;
+use crate::ops::credentials::{credentials_for, resolve_credentials};
 use crate::ops::runs::resume::resume_stopped;
 use crate::ops::{Caller, OpError, Ops, ledger, lookup, random, render};
 use crate::view::{Adopt, Cancel, CommentedView, MessageView, Pause, RunList, RunView, SendToRun};
@@ -82,8 +83,15 @@ impl Ops {
         })?;
         let kept = match is_resumable(found.state) {
             true => Some(
-                self.credentials_for(&caller.who, Action::Resume, &run.to_string(), env)
-                    .await?,
+                credentials_for(
+                    &self.store,
+                    &self.settings,
+                    &caller.who,
+                    Action::Resume,
+                    &run.to_string(),
+                    env,
+                )
+                .await?,
             ),
             false => None,
         };
@@ -125,7 +133,7 @@ impl Ops {
             })
             .await;
         if let Some(kept) = kept {
-            self.resolve_credentials(kept).await;
+            resolve_credentials(&self.store, kept).await;
         }
         sent
     }

@@ -1,14 +1,12 @@
 //! Dispatching runs.
 
 use crate::clock;
-use crate::ops::checks::checked_env;
-use crate::ops::profiles::check_again;
+use crate::ops::credentials::resolve_credentials;
 use crate::ops::runs::plan::NewIds;
-use crate::ops::{Caller, OpError, Ops, lookup, programs, random};
-use crate::store::{KeptCredentials, NewWorkspace, StoreError, run_input};
+use crate::ops::{Caller, OpError, Ops, lookup, random};
+use crate::store::NewWorkspace;
 use crate::view::{Dispatch, RunView};
-use adjutant_core::{Action, Principal, RunId};
-use std::collections::BTreeMap;
+use adjutant_core::{Action, RunId};
 
 impl Ops {
     /// Queues a run. Durable when it returns; the hub starts it as soon as a slot is free.
@@ -31,8 +29,8 @@ impl Ops {
         let dispatched = caller
             .write(&self.store, move |tx, who| plan.commit(tx, who, new, &home))
             .await;
-        self.resolve_credentials(kept).await;
-        self.resolve_credentials(variables).await;
+        resolve_credentials(&self.store, kept).await;
+        resolve_credentials(&self.store, variables).await;
         self.pin_dispatched(id, workspace, dispatched).await
     }
 
@@ -48,37 +46,5 @@ impl Ops {
             self.workspaces.pin_base(id, &planned).await;
         }
         Ok(view)
-    }
-
-    /// Stores the credentials for a run's next attempt, after checking that its agent still
-    /// supports the run's profile. An unknown run has none; it is refused later.
-    pub(super) async fn credentials_for(
-        &self,
-        who: &Principal,
-        action: Action,
-        run: &str,
-        env: BTreeMap<String, String>,
-    ) -> Result<KeptCredentials, OpError> {
-        checked_env(&env)?;
-        let agent =
-            self.store.read(
-                |connection| match lookup::run(connection, who, action, run) {
-                    Ok(run) => Ok(Some(run_input(connection, run.id)?.agent)),
-                    Err(StoreError::Denied(_)) => Ok(None),
-                    Err(error) => Err(error),
-                },
-            )?;
-        if let Some(agent) = &agent {
-            check_again(&self.settings.config_or_builtin(), agent)?;
-        }
-        let own = agent.map_or_else(BTreeMap::new, |agent| programs::stored_env(&agent, env));
-        Ok(self.store.save_credentials(own).await?)
-    }
-
-    /// Releases stored credentials that nothing refers to. The next sweep repeats what fails.
-    pub(in crate::ops) async fn resolve_credentials(&self, kept: KeptCredentials) {
-        if let Err(error) = self.store.resolve_credentials(kept).await {
-            tracing::warn!(%error, "stored credentials cannot be released yet");
-        }
     }
 }

@@ -3,6 +3,7 @@
 use crate::config::{Config, Home};
 use crate::ops::budgets::{raise, stated_budget};
 use crate::ops::checks::check_size;
+use crate::ops::credentials::{credentials_for, resolve_credentials};
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{Run, StoreError, Tx};
 use crate::view::{Resume, RunView, Word};
@@ -43,9 +44,15 @@ impl Ops {
             limits::TEXT_BYTES_MAX,
         )?;
         let (choice, add) = (stated_choice(&call)?, stated_raise(&call)?);
-        let kept = self
-            .credentials_for(&caller.who, Action::Resume, &call.run, call.env)
-            .await?;
+        let kept = credentials_for(
+            &self.store,
+            &self.settings,
+            &caller.who,
+            Action::Resume,
+            &call.run,
+            call.env,
+        )
+        .await?;
         let plan = ResumePlan {
             run: call.run,
             resolution: call.resolution,
@@ -60,7 +67,7 @@ impl Ops {
         let resumed = caller
             .write(&self.store, move |tx, who| plan.commit(tx, who, &home))
             .await;
-        self.resolve_credentials(kept).await;
+        resolve_credentials(&self.store, kept).await;
         resumed
     }
 }

@@ -4,6 +4,7 @@ use crate::clock;
 use crate::config::{Config, Home};
 use crate::ops::budgets::{budget_again, unmetered};
 use crate::ops::checks::checked_prompt;
+use crate::ops::credentials::{credentials_for, resolve_credentials};
 use crate::ops::pools::PoolSettings;
 use crate::ops::runs::plan::refuse_shared_directory;
 use crate::ops::workspaces::runner_of;
@@ -105,9 +106,15 @@ impl Ops {
         lookup::check(&caller.who, Action::Retry)?;
         let config = self.settings.config_or_builtin();
         let (planned, home) = (workspace.clone(), self.home.clone());
-        let kept = self
-            .credentials_for(&caller.who, Action::Retry, &call.run, call.env)
-            .await?;
+        let kept = credentials_for(
+            &self.store,
+            &self.settings,
+            &caller.who,
+            Action::Retry,
+            &call.run,
+            call.env,
+        )
+        .await?;
         let plan = RetryPlan {
             id: RunId::new(clock::now(), random()),
             name_seed: random(),
@@ -124,7 +131,7 @@ impl Ops {
         let retried = caller
             .write(&self.store, move |tx, who| plan.commit(tx, who, &home))
             .await;
-        self.resolve_credentials(kept).await;
+        resolve_credentials(&self.store, kept).await;
         self.pin_dispatched(id, planned, retried).await
     }
 
