@@ -6,10 +6,11 @@ use super::router::manage;
 use super::state::hub_view;
 use crate::failpoint::failpoint;
 use crate::ops::{
-    AnswerCall, AttemptId, Cleaner, Cleaning, OpError, apply_facts, ask, ask_and_wait,
-    ask_together, await_orders, check_policies, closing_of, delegate, list_grants, list_policies,
-    list_requests, read_request, read_together, request_approval, revoke_grant, stats,
-    trust_policies, trust_policy_change, try_policies, withdraw_request,
+    AnswerCall, AttemptId, BudgetCall, Cleaner, Cleaning, DispatchCall, OpError, ResumeCall,
+    RetryCall, RunControl, RunReader, apply_facts, ask, ask_and_wait, ask_together, await_orders,
+    check_policies, closing_of, delegate, list_grants, list_policies, list_requests, read_request,
+    read_together, request_approval, revoke_grant, stats, trust_policies, trust_policy_change,
+    try_policies, withdraw_request,
 };
 use crate::protocol::{AskBudget, FactsStored, GetClosing, GetOrders, PostFacts};
 use crate::view::{
@@ -49,17 +50,17 @@ pub(super) fn calls() -> Calls {
 /// Adds the calls that start runs and read them.
 fn run_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: Dispatch| async move {
-        hub.ops.dispatch(caller, call).await
+        DispatchCall::of(&hub.ops).dispatch(caller, call).await
     });
     router = on(router, |hub, caller, call: ListRuns| async move {
         // A long list would hold up other calls.
-        let list = move || hub.ops.list_runs(&caller.who, &call);
+        let list = move || RunReader::of(&hub.ops).list_runs(&caller.who, &call);
         tokio::task::spawn_blocking(list)
             .await
             .map_err(|error| OpError::Io(error.to_string()))?
     });
     router = on(router, |hub, caller, call: GetRun| async move {
-        hub.ops.get_run(&caller, &call).await
+        RunReader::of(&hub.ops).get_run(&caller, &call).await
     });
     router = on(router, |hub, caller, call: ReadResult| async move {
         hub.ops.results.read(&caller.who, &call).await
@@ -77,7 +78,7 @@ fn run_calls(mut router: Calls) -> Calls {
         super::versions::list_agents(&hub, &caller.who, &call).await
     });
     router = on(router, |hub, caller, call: Adopt| async move {
-        hub.ops.adopt(caller, call).await
+        RunControl::of(&hub.ops).adopt(caller, call).await
     });
     router = on(router, |hub, caller, call: Clean| async move {
         let older_than_ms = i64::try_from(call.older_than_s)
@@ -103,25 +104,25 @@ fn run_calls(mut router: Calls) -> Calls {
 /// Adds the calls that change runs under way.
 fn control_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: Cancel| async move {
-        hub.ops.cancel(caller, call).await
+        RunControl::of(&hub.ops).cancel(caller, call).await
     });
     router = on(router, |hub, caller, call: Retry| async move {
-        hub.ops.retry(caller, call).await
+        RetryCall::of(&hub.ops).retry(caller, call).await
     });
     router = on(router, |hub, caller, call: FollowUp| async move {
-        hub.ops.follow_up(caller, call).await
+        RetryCall::of(&hub.ops).follow_up(caller, call).await
     });
     router = on(router, |hub, caller, call: Pause| async move {
-        hub.ops.pause(caller, call).await
+        RunControl::of(&hub.ops).pause(caller, call).await
     });
     router = on(router, |hub, caller, call: Resume| async move {
-        hub.ops.resume(caller, call).await
+        ResumeCall::of(&hub.ops).resume(caller, call).await
     });
     router = on(router, |hub, caller, call: ChangeBudget| async move {
-        hub.ops.change_budget(caller, call).await
+        BudgetCall::of(&hub.ops).change_budget(caller, call).await
     });
     router = on(router, |hub, caller, call: SendToRun| async move {
-        hub.ops.send(caller, call).await
+        RunControl::of(&hub.ops).send(caller, call).await
     });
     router = on(router, |hub, caller, call: SetStatus| async move {
         hub.ops.set_status(caller, call).await

@@ -5,8 +5,8 @@ use super::Hub;
 use crate::attempt_processes::{attempt_over, is_over, kill_stragglers, spawn_guard};
 use crate::failpoint::failpoint;
 use crate::ops::{
-    AttemptId, Caller, Launch, OpError, Starter, TreeTasks, TreeWorkLeft, knows_attempt,
-    live_attempts, not_spawned, recover_attempt, refused_as_too_old,
+    AttemptId, Caller, Launch, OpError, RunControl, RunReader, Starter, TreeTasks, TreeWorkLeft,
+    knows_attempt, live_attempts, not_spawned, recover_attempt, refused_as_too_old,
 };
 use crate::process::pressure;
 use crate::protocol::AttemptDir;
@@ -555,7 +555,7 @@ pub(super) async fn end_all(hub: &Hub) {
         who: Principal::Person,
         key: None,
     };
-    let runs = match hub.ops.list_runs(
+    let runs = match RunReader::of(&hub.ops).list_runs(
         &Principal::Person,
         &ListRuns {
             all: false,
@@ -571,7 +571,7 @@ pub(super) async fn end_all(hub: &Hub) {
             run: run.run_id.clone(),
             reason: Some("the home is removed with its hub".to_owned()),
         };
-        if let Err(error) = hub.ops.cancel(person(), cancel).await {
+        if let Err(error) = RunControl::of(&hub.ops).cancel(person(), cancel).await {
             tracing::debug!(%error, run = run.name, "not cancelled");
         }
     }

@@ -4,6 +4,7 @@ use super::workspaces::runner_of;
 use super::{Caller, OpError, Ops, lookup};
 use crate::clock::{self, rfc3339};
 use crate::git::{self, Scratch};
+use crate::ops::runs::{RetryCall, RunControl};
 use crate::store::Run;
 use crate::view::{CommentOnRun, CommentView, CommentedView, Delivery, MessageView, Retry};
 use adjutant_core::merge::{LineComment, comments_message, follow_up_task};
@@ -40,7 +41,7 @@ impl Ops {
         let has_tree = scratch.has_tree() && Path::new(&run.cwd).is_dir();
         drop(scratch);
         if !matches!(run.state, RunState::Finished(_)) {
-            return self
+            return RunControl::of(self)
                 .send_comments(caller, run.id, comments_message(&comments), call.env)
                 .await;
         }
@@ -78,7 +79,7 @@ impl Ops {
             prompt: Some(text.clone()),
             env,
         };
-        let follow_up = self
+        let follow_up = RetryCall::of(self)
             .retry_in(caller.of_step("retry"), retry, None, None)
             .await?;
         let message = MessageView {

@@ -94,8 +94,10 @@ pub(crate) use requests::{
 };
 pub use runner_sessions::RunnerSession;
 pub(crate) use runners::{LaunchRounds, RunnerLaunch, apply_supervisor_facts, check_relayed};
-pub(crate) use runs::Cleaner;
 pub use runs::Cleaning;
+pub(crate) use runs::{
+    BudgetCall, Cleaner, DispatchCall, ResumeCall, RetryCall, RunControl, RunReader,
+};
 pub(crate) use stats::stats;
 pub(crate) use tokens::{SignedIn, TokenAccess};
 pub use tokens::{fresh_token, is_hash, token_hash};

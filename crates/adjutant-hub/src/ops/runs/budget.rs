@@ -1,12 +1,31 @@
 //! Showing and raising the budgets of a run.
 
+use crate::config::Home;
 use crate::ops::budgets::{raise, stated_budget};
+use crate::ops::settings::Settings;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::unfinished_below;
+use crate::store::{Store, unfinished_below};
 use crate::view::{ChangeBudget, RunView};
 use adjutant_core::{Action, Denied, RunState};
+use std::sync::Arc;
 
-impl Ops {
+/// Changes the budgets of runs.
+#[derive(Debug, Clone)]
+pub(crate) struct BudgetCall {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+}
+
+impl BudgetCall {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+        }
+    }
+
     /// Shows the budgets on which a run draws, or raises them and resumes the runs that they
     /// stopped.
     ///

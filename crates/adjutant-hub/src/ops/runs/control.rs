@@ -1,23 +1,43 @@
 //! Cancelling and pausing runs, sending them messages, moving them to another client.
 
 use crate::clock;
+use crate::config::Home;
 use crate::ops::caller::name_of;
 use crate::ops::checks::check_size;
 use crate::ops::credentials::{credentials_for, resolve_credentials};
 use crate::ops::runs::resume::resume_stopped;
+use crate::ops::settings::Settings;
 use crate::ops::{Caller, OpError, Ops, ledger, lookup, random, render};
+use crate::store::Store;
 use crate::view::{Adopt, Cancel, CommentedView, MessageView, Pause, RunList, RunView, SendToRun};
 use adjutant_core::{
     Action, ClientName, Denied, Principal, RequestId, RunEvent, RunId, RunState, StopReason, limits,
 };
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-impl Ops {
+/// Cancels and pauses runs, sends them messages, and moves them.
+#[derive(Debug, Clone)]
+pub(crate) struct RunControl {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+}
+
+impl RunControl {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+        }
+    }
+
     /// Cancels a run.
     ///
     /// # Errors
     /// Unknown, foreign or finished.
-    pub async fn cancel(&self, caller: Caller, call: Cancel) -> Result<RunView, OpError> {
+    pub(crate) async fn cancel(&self, caller: Caller, call: Cancel) -> Result<RunView, OpError> {
         lookup::check(&caller.who, Action::Cancel)?;
         check_size(
             "reason",
@@ -49,7 +69,7 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown, foreign, finished or stopped already.
-    pub async fn pause(&self, caller: Caller, call: Pause) -> Result<RunView, OpError> {
+    pub(crate) async fn pause(&self, caller: Caller, call: Pause) -> Result<RunView, OpError> {
         lookup::check(&caller.who, Action::Pause)?;
         let (home, retention) = (self.home.clone(), self.settings.retention());
         caller
@@ -142,7 +162,11 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown, foreign, finished, or the text is unusable.
-    pub async fn send(&self, caller: Caller, call: SendToRun) -> Result<MessageView, OpError> {
+    pub(crate) async fn send(
+        &self,
+        caller: Caller,
+        call: SendToRun,
+    ) -> Result<MessageView, OpError> {
         lookup::check(&caller.who, Action::Message)?;
         if call.text.trim().is_empty() {
             return Err(Denied::invalid("text", "is empty").into());
@@ -169,7 +193,7 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown run, or an unusable client name.
-    pub async fn adopt(&self, caller: Caller, call: Adopt) -> Result<RunList, OpError> {
+    pub(crate) async fn adopt(&self, caller: Caller, call: Adopt) -> Result<RunList, OpError> {
         lookup::check(&caller.who, Action::Adopt)?;
         let owner = if call.client.is_empty() {
             Principal::Person

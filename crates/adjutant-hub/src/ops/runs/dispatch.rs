@@ -1,22 +1,55 @@
 //! Dispatching runs.
 
 use crate::clock;
+use crate::config::Home;
 use crate::ops::credentials::resolve_credentials;
-use crate::ops::runs::plan::NewIds;
+use crate::ops::runs::plan::{DispatchPlanner, NewIds};
+use crate::ops::settings::Settings;
+use crate::ops::workspaces::Workspaces;
 use crate::ops::{Caller, OpError, Ops, lookup, random};
-use crate::store::NewWorkspace;
+use crate::store::{NewWorkspace, Store};
 use crate::view::{Dispatch, RunView};
 use adjutant_core::{Action, RunId};
+use std::sync::Arc;
 
-impl Ops {
+/// Dispatches runs.
+#[derive(Debug, Clone)]
+pub(crate) struct DispatchCall {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    workspaces: Workspaces,
+    planner: DispatchPlanner,
+}
+
+impl DispatchCall {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+            workspaces: ops.workspaces.clone(),
+            planner: DispatchPlanner::new(
+                ops.store.clone(),
+                Arc::clone(&ops.home),
+                ops.workspaces.clone(),
+                ops.pools.clone(),
+            ),
+        }
+    }
+
     /// Queues a run. Durable when it returns; the hub starts it as soon as a slot is free.
     ///
     /// # Errors
     /// The agent, its program, the directory, the name or the prompt is unusable.
-    pub async fn dispatch(&self, caller: Caller, call: Dispatch) -> Result<RunView, OpError> {
+    pub(crate) async fn dispatch(
+        &self,
+        caller: Caller,
+        call: Dispatch,
+    ) -> Result<RunView, OpError> {
         lookup::check(&caller.who, Action::Dispatch)?;
         let config = self.settings.config()?;
-        let mut plan = self.plan_dispatch(&caller.who, call, config).await?;
+        let mut plan = self.planner.plan(&caller.who, call, config).await?;
         let kept = self.store.save_credentials(plan.take_env()).await?;
         let variables = self.store.save_variables(plan.take_variables()).await?;
         let new = NewIds {
@@ -31,20 +64,20 @@ impl Ops {
             .await;
         resolve_credentials(&self.store, kept).await;
         resolve_credentials(&self.store, variables).await;
-        self.pin_dispatched(id, workspace, dispatched).await
+        pin_dispatched(&self.workspaces, id, workspace, dispatched).await
     }
+}
 
-    /// Pins the base of a dispatched run. A repeated call has dispatched none.
-    pub(super) async fn pin_dispatched(
-        &self,
-        id: RunId,
-        planned: Option<NewWorkspace>,
-        dispatched: Result<RunView, OpError>,
-    ) -> Result<RunView, OpError> {
-        let view = dispatched?;
-        if let Some(planned) = planned.filter(|_| view.run_id == id.to_string()) {
-            self.workspaces.pin_base(id, &planned).await;
-        }
-        Ok(view)
+/// Pins the base of a dispatched run. A repeated call has dispatched none.
+pub(super) async fn pin_dispatched(
+    workspaces: &Workspaces,
+    id: RunId,
+    planned: Option<NewWorkspace>,
+    dispatched: Result<RunView, OpError>,
+) -> Result<RunView, OpError> {
+    let view = dispatched?;
+    if let Some(planned) = planned.filter(|_| view.run_id == id.to_string()) {
+        workspaces.pin_base(id, &planned).await;
     }
+    Ok(view)
 }

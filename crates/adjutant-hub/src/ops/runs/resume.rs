@@ -4,8 +4,9 @@ use crate::config::{Config, Home};
 use crate::ops::budgets::{raise, stated_budget};
 use crate::ops::checks::check_size;
 use crate::ops::credentials::{credentials_for, resolve_credentials};
+use crate::ops::settings::Settings;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Run, StoreError, Tx};
+use crate::store::{Run, Store, StoreError, Tx};
 use crate::view::{Resume, RunView, Word};
 use adjutant_core::checkpoint::{Checkpoint, Choice, choices};
 use adjutant_core::run::Retention;
@@ -26,12 +27,28 @@ struct ResumePlan {
     credentials: Option<String>,
 }
 
-impl Ops {
+/// Resumes runs.
+#[derive(Debug, Clone)]
+pub(crate) struct ResumeCall {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+}
+
+impl ResumeCall {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+        }
+    }
+
     /// Starts a new attempt of a stopped run.
     ///
     /// # Errors
     /// Unknown, foreign, or not stopped.
-    pub async fn resume(&self, caller: Caller, call: Resume) -> Result<RunView, OpError> {
+    pub(crate) async fn resume(&self, caller: Caller, call: Resume) -> Result<RunView, OpError> {
         lookup::check(&caller.who, Action::Resume)?;
         check_size(
             "resolution",

@@ -5,12 +5,14 @@ use crate::config::{Config, Home};
 use crate::ops::budgets::{budget_again, unmetered};
 use crate::ops::checks::checked_prompt;
 use crate::ops::credentials::{credentials_for, resolve_credentials};
-use crate::ops::pools::PoolSettings;
+use crate::ops::pools::{HubPools, PoolSettings};
+use crate::ops::runs::dispatch::pin_dispatched;
 use crate::ops::runs::plan::refuse_shared_directory;
-use crate::ops::workspaces::runner_of;
+use crate::ops::settings::Settings;
+use crate::ops::workspaces::{Workspaces, runner_of};
 use crate::ops::{Caller, OpError, Ops, lookup, random, render};
 use crate::store::{
-    NewRun, NewWorkspace, Run, StoreError, Tx, after_for_retry, newest_follower, run_input,
+    NewRun, NewWorkspace, Run, Store, StoreError, Tx, after_for_retry, newest_follower, run_input,
     workspace_of,
 };
 use crate::view::{FollowUp, Retry, RunView};
@@ -38,13 +40,33 @@ struct RetryPlan {
     credentials: Option<String>,
 }
 
-impl Ops {
+/// Dispatches runs again.
+#[derive(Debug, Clone)]
+pub(crate) struct RetryCall {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    workspaces: Workspaces,
+    pools: HubPools,
+}
+
+impl RetryCall {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+            workspaces: ops.workspaces.clone(),
+            pools: ops.pools.clone(),
+        }
+    }
+
     /// Dispatches a finished or stopped run again as a new run, in a new workspace if it had one.
     /// This finishes a stopped run.
     ///
     /// # Errors
     /// Unknown, foreign, or still live.
-    pub async fn retry(&self, caller: Caller, call: Retry) -> Result<RunView, OpError> {
+    pub(crate) async fn retry(&self, caller: Caller, call: Retry) -> Result<RunView, OpError> {
         lookup::check(&caller.who, Action::Retry)?;
         let workspace = self.plan_workspace_of_retry(&caller.who, &call.run).await?;
         self.retry_in(caller, call, workspace, None).await
@@ -54,7 +76,11 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown, foreign, or still live; its directory is gone.
-    pub async fn follow_up(&self, caller: Caller, call: FollowUp) -> Result<RunView, OpError> {
+    pub(crate) async fn follow_up(
+        &self,
+        caller: Caller,
+        call: FollowUp,
+    ) -> Result<RunView, OpError> {
         lookup::check(&caller.who, Action::Retry)?;
         let run = self.store.read(|connection| {
             newest_follower(
@@ -132,7 +158,7 @@ impl Ops {
             .write(&self.store, move |tx, who| plan.commit(tx, who, &home))
             .await;
         resolve_credentials(&self.store, kept).await;
-        self.pin_dispatched(id, planned, retried).await
+        pin_dispatched(&self.workspaces, id, planned, retried).await
     }
 
     /// Resolves the base of the workspace of a run that is dispatched again. `None`: the run was

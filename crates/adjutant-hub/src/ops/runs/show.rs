@@ -1,16 +1,24 @@
 //! Listing runs and showing one.
 
 use crate::clock;
+use crate::config::Home;
+use crate::ops::pools::HubPools;
 use crate::ops::repository_policies::not_in_effect;
 use crate::ops::requests::deliver_queued_messages;
+use crate::ops::runner_launches::Launches;
+use crate::ops::runner_sessions::Sessions;
+use crate::ops::settings::Settings;
 use crate::ops::stats::tree_stats;
+use crate::ops::trees::Trees;
+use crate::ops::workspaces::Workspaces;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{
-    MORE_COUNTED_MAX, beside, newest_follower, newest_of, runs_before, runs_newest, signals_of,
-    unread_of,
+    MORE_COUNTED_MAX, Store, beside, newest_follower, newest_of, runs_before, runs_newest,
+    signals_of, unread_of,
 };
 use crate::view::{GetRun, ListRuns, RunList, RunView};
 use adjutant_core::{Action, Principal};
+use std::sync::Arc;
 
 /// Default number of runs in a list.
 const LIST_DEFAULT: u32 = 200;
@@ -22,13 +30,39 @@ const SIGNALS_SHOWN_MAX: u32 = 10;
 /// Maximum number of settled requests shown with a run, the newest.
 const SETTLED_SHOWN_MAX: u32 = 20;
 
-impl Ops {
+/// Lists runs, and shows one.
+#[derive(Debug, Clone)]
+pub(crate) struct RunReader {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    trees: Trees,
+    workspaces: Workspaces,
+    pools: HubPools,
+    sessions: Sessions,
+    launches: Launches,
+}
+
+impl RunReader {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+            trees: ops.trees.clone(),
+            workspaces: ops.workspaces.clone(),
+            pools: ops.pools.clone(),
+            sessions: ops.sessions.clone(),
+            launches: ops.launches.clone(),
+        }
+    }
+
     /// Lists runs that the caller may see, unfinished ones first, or in the order of their
     /// dispatch.
     ///
     /// # Errors
     /// The caller may not list, or `before` is unknown or foreign.
-    pub fn list_runs(&self, who: &Principal, call: &ListRuns) -> Result<RunList, OpError> {
+    pub(crate) fn list_runs(&self, who: &Principal, call: &ListRuns) -> Result<RunList, OpError> {
         lookup::check(who, Action::ListRuns)?;
         let owner = if *who == Principal::Person {
             None
