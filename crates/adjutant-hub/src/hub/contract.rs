@@ -6,9 +6,10 @@ use super::router::manage;
 use super::state::hub_view;
 use crate::failpoint::failpoint;
 use crate::ops::{
-    AnswerCall, AttemptId, BudgetCall, Cleaner, Cleaning, DispatchCall, OpError, ResumeCall,
-    RetryCall, RunControl, RunReader, apply_facts, ask, ask_and_wait, ask_together, await_orders,
-    check_policies, closing_of, delegate, list_grants, list_policies, list_requests, read_request,
+    AnswerCall, AttemptId, BudgetCall, Cleaner, Cleaning, CommentCall, DispatchCall, MergeCall,
+    OpError, ReportCalls, ResumeCall, RetryCall, RunControl, RunReader, apply_facts, ask,
+    ask_and_wait, ask_together, await_orders, check_policies, closing_of, confirm_notified,
+    delegate, list_attention, list_grants, list_policies, list_requests, read_logs, read_request,
     read_together, request_approval, revoke_grant, stats, trust_policies, trust_policy_change,
     try_policies, withdraw_request,
 };
@@ -66,7 +67,7 @@ fn run_calls(mut router: Calls) -> Calls {
         hub.ops.results.read(&caller.who, &call).await
     });
     router = on(router, |hub, caller, call: ReadLogs| async move {
-        hub.ops.logs(&caller.who, &call).await
+        read_logs(&hub.ops, &caller.who, &call).await
     });
     router = on(router, |hub, caller, call: Wait| async move {
         hub.ops.waits.wait(&caller.who, &call).await
@@ -125,10 +126,10 @@ fn control_calls(mut router: Calls) -> Calls {
         RunControl::of(&hub.ops).send(caller, call).await
     });
     router = on(router, |hub, caller, call: SetStatus| async move {
-        hub.ops.set_status(caller, call).await
+        ReportCalls::of(&hub.ops).set_status(caller, call).await
     });
     on(router, |hub, caller, call: StopWork| async move {
-        hub.ops.stop_work(caller, call).await
+        ReportCalls::of(&hub.ops).stop_work(caller, call).await
     })
 }
 
@@ -141,10 +142,10 @@ fn review_calls(mut router: Calls) -> Calls {
         hub.ops.undos.undo(caller, call).await
     });
     router = on(router, |hub, caller, call: MergeRun| async move {
-        hub.ops.merge(caller, call).await
+        MergeCall::of(&hub.ops).merge(caller, call).await
     });
     router = on(router, |hub, caller, call: CommentOnRun| async move {
-        hub.ops.comment(caller, call).await
+        CommentCall::of(&hub.ops).comment(caller, call).await
     });
     on(router, |hub, caller, call: DiscardRun| async move {
         hub.ops.discards.discard(caller, call).await
@@ -184,10 +185,16 @@ fn request_calls(mut router: Calls) -> Calls {
         AnswerCall::of(&hub.ops).answer(caller, call).await
     });
     router = on(router, |hub, caller, call: ListAttention| async move {
-        hub.ops.list_attention(&caller.who, &call)
+        list_attention(
+            hub.ops.store(),
+            hub.ops.home(),
+            &hub.ops.settings,
+            &caller.who,
+            &call,
+        )
     });
     on(router, |hub, caller, call: ConfirmNotified| async move {
-        hub.ops.confirm_notified(caller, call).await
+        confirm_notified(hub.ops.store(), caller, call).await
     })
 }
 

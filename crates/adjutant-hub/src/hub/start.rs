@@ -23,7 +23,7 @@ use super::{
 use crate::config::{Config, Home, LogStoreAddress};
 use crate::failpoint::failpoint;
 use crate::hub_client::{VERSION, wait_until_served};
-use crate::ops::Ops;
+use crate::ops::{Ops, set_back};
 use crate::process::{Lock, hygiene, lock, watch};
 use crate::store::{ConfirmedNote, Lead, Store, StoreError, StoreLocation};
 use crate::versions::Versions;
@@ -327,7 +327,7 @@ async fn adopt(hub: &Shared, loops: &mut JoinSet<()>) -> Result<(), NotBegun> {
             .inspect_err(|error| tracing::error!(%error, "attempts that the database has lost cannot be ended yet"))
             .is_ok();
     // An earlier hub may have ended before it could end them.
-    if !is_over && hub.ops.set_back().is_some() {
+    if !is_over && set_back(hub.ops.store()).is_some() {
         loops.spawn(work::end_unknown_in_background(Arc::clone(hub)).boxed());
     }
     Ok(())

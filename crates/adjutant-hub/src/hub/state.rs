@@ -2,7 +2,7 @@
 
 use super::Shared;
 use crate::config::Config;
-use crate::ops::OpError;
+use crate::ops::{OpError, set_back};
 use crate::store::{Counts, StoreError, counts};
 use crate::view::{HubView, WebhookView};
 use std::sync::Arc;
@@ -102,7 +102,7 @@ pub(super) async fn hub_view(hub: &Shared, with_webhooks: bool) -> Result<HubVie
         fingerprint,
         webhooks,
         leader: None,
-        set_back: hub.ops.set_back().map(Box::new),
+        set_back: set_back(hub.ops.store()).map(Box::new),
         store_problem: None,
     })
 }

@@ -5,8 +5,8 @@ use super::Hub;
 use crate::attempt_processes::{attempt_over, is_over, kill_stragglers, spawn_guard};
 use crate::failpoint::failpoint;
 use crate::ops::{
-    AttemptId, Caller, Launch, OpError, RunControl, RunReader, Starter, TreeTasks, TreeWorkLeft,
-    knows_attempt, live_attempts, not_spawned, recover_attempt, refused_as_too_old,
+    AttemptId, Caller, Chores, Launch, OpError, RunControl, RunReader, Starter, TreeTasks,
+    TreeWorkLeft, knows_attempt, live_attempts, not_spawned, recover_attempt, refused_as_too_old,
 };
 use crate::process::pressure;
 use crate::protocol::AttemptDir;
@@ -406,7 +406,7 @@ pub(super) async fn apply_deadlines(hub: Arc<Hub>) {
         // After the subscription and before the read: a deadline that is committed from here on
         // wakes this loop, even if the read does not see it.
         wake_ups.set_next_check(None);
-        let nap = match hub.ops.apply_deadlines_and_escalate().await {
+        let nap = match Chores::of(&hub.ops).apply_deadlines_and_escalate().await {
             Ok(next) => next.map_or(SLEEP_MAX, clock::until).min(SLEEP_MAX),
             Err(error) => {
                 tracing::error!(%error, "deadlines cannot be processed");
@@ -425,7 +425,7 @@ pub(super) async fn apply_deadlines(hub: Arc<Hub>) {
 /// running.
 pub(super) async fn clean_up(hub: Arc<Hub>) {
     loop {
-        match hub.ops.remove_expired().await {
+        match Chores::of(&hub.ops).remove_expired().await {
             Ok(()) => tracing::debug!("the cleanup ran"),
             Err(error) => tracing::error!(%error, "the cleanup failed"),
         }
@@ -525,8 +525,9 @@ pub(super) async fn render(hub: Arc<Hub>) {
             Ok((runs, last)) => {
                 cursor = last;
                 for run in runs {
-                    let ops = hub.ops.clone();
-                    let rendered = tokio::task::spawn_blocking(move || ops.render_meta(run)).await;
+                    let chores = Chores::of(&hub.ops);
+                    let rendered =
+                        tokio::task::spawn_blocking(move || chores.render_meta(run)).await;
                     if let Err(error) =
                         rendered.unwrap_or_else(|error| Err(OpError::Io(error.to_string())))
                     {

@@ -1,16 +1,21 @@
 //! Periodic work: deadlines, retention, and the `.meta.json` copies of runs.
 
+use crate::config::Home;
 use crate::ops::escalation::escalate_due;
+use crate::ops::first_reports::FirstReports;
 use crate::ops::runs::{Cleaner, Cleaning};
+use crate::ops::settings::Settings;
+use crate::ops::tokens::Tokens;
 use crate::ops::{Caller, OpError, Ops, render};
 use crate::store::{
-    Connection, KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, due_time_budgets, newest_of,
-    next_time_budget, next_until, run_by_id,
+    Connection, KEYS_KEPT_MS, Store, StoreError, due_estimates, due_stopped, due_time_budgets,
+    newest_of, next_time_budget, next_until, run_by_id,
 };
 use crate::view::{METADATA_MESSAGES_MAX, metadata};
 use crate::{clock, files};
 use adjutant_core::{BudgetKind, Principal, RunEvent, RunId, RunState, SteadyTime, StopReason};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// How long permanently failed webhook deliveries are kept.
 const PARKED_KEPT_MS: i64 = 14 * 24 * 60 * 60 * 1000;
@@ -29,7 +34,29 @@ fn next_deadline(
     .min())
 }
 
-impl Ops {
+/// The periodic work of the hub.
+#[derive(Debug, Clone)]
+pub(crate) struct Chores {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    first_reports: Arc<FirstReports>,
+    tokens: Tokens,
+    cleaner: Cleaner,
+}
+
+impl Chores {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+            first_reports: Arc::clone(&ops.first_reports),
+            tokens: ops.tokens.clone(),
+            cleaner: Cleaner::of(ops),
+        }
+    }
+
     /// Applies all due deadlines, then escalates the requests that still wait. Returns the next due
     /// time.
     ///
@@ -107,7 +134,8 @@ impl Ops {
             .await?
         {}
         if let Some(retention_ms) = self.settings.config()?.finished_retention_ms {
-            let cleaned = Cleaner::of(self)
+            let cleaned = self
+                .cleaner
                 .clean(
                     Caller {
                         who: Principal::Person,

@@ -5,7 +5,8 @@ use super::{Caller, OpError, Ops, lookup};
 use crate::clock::{self, rfc3339};
 use crate::git::{self, Scratch};
 use crate::ops::runs::{RetryCall, RunControl};
-use crate::store::Run;
+use crate::ops::trees::Trees;
+use crate::store::{Run, Store};
 use crate::view::{CommentOnRun, CommentView, CommentedView, Delivery, MessageView, Retry};
 use adjutant_core::merge::{LineComment, comments_message, follow_up_task};
 use adjutant_core::{Action, Denied, RunState};
@@ -15,7 +16,25 @@ use std::path::Path;
 /// Maximum number of comments of one message.
 const COMMENTS_MAX: usize = 100;
 
-impl Ops {
+/// Comments on the changes of runs.
+#[derive(Debug, Clone)]
+pub(crate) struct CommentCall {
+    store: Store,
+    trees: Trees,
+    control: RunControl,
+    retry: RetryCall,
+}
+
+impl CommentCall {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            trees: ops.trees.clone(),
+            control: RunControl::of(ops),
+            retry: RetryCall::of(ops),
+        }
+    }
+
     /// Sends comments on lines of a run's newest snapshot to the run, with each line quoted. A
     /// stopped run is resumed with them. A finished run never changes: a new run with its agent and
     /// profile follows it in its directory.
@@ -23,7 +42,7 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign; no snapshot; a file or line does not exist; the workspace of a finished
     /// run is gone; git failed.
-    pub async fn comment(
+    pub(crate) async fn comment(
         &self,
         caller: Caller,
         call: CommentOnRun,
@@ -41,7 +60,8 @@ impl Ops {
         let has_tree = scratch.has_tree() && Path::new(&run.cwd).is_dir();
         drop(scratch);
         if !matches!(run.state, RunState::Finished(_)) {
-            return RunControl::of(self)
+            return self
+                .control
                 .send_comments(caller, run.id, comments_message(&comments), call.env)
                 .await;
         }
@@ -79,7 +99,8 @@ impl Ops {
             prompt: Some(text.clone()),
             env,
         };
-        let follow_up = RetryCall::of(self)
+        let follow_up = self
+            .retry
             .retry_in(caller.of_step("retry"), retry, None, None)
             .await?;
         let message = MessageView {

@@ -23,17 +23,19 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// is connected for a moment.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Ops {
-    /// Reads a part of a run's log, optionally waiting for output.
-    ///
-    /// # Errors
-    /// Unknown or foreign, the file cannot be read, or the runner that has it is unreachable.
-    pub async fn logs(&self, who: &Principal, call: &ReadLogs) -> Result<LogPage, OpError> {
-        let run = self
-            .store
-            .read(|connection| lookup::run(connection, who, Action::Logs, &call.run))?;
-        page(self, &run, call).await
-    }
+/// Reads a part of a run's log, optionally waiting for output.
+///
+/// # Errors
+/// Unknown or foreign, the file cannot be read, or the runner that has it is unreachable.
+pub(crate) async fn read_logs(
+    ops: &Ops,
+    who: &Principal,
+    call: &ReadLogs,
+) -> Result<LogPage, OpError> {
+    let run = ops
+        .store
+        .read(|connection| lookup::run(connection, who, Action::Logs, &call.run))?;
+    page(ops, &run, call).await
 }
 
 /// Reads one page, waiting for output if there is none yet.

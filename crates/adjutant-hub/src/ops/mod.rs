@@ -73,7 +73,10 @@ pub(crate) use attempts::{
     Starter, apply_facts, await_orders, closing_of, is_supervisor_of, knows_attempt, live_attempts,
     not_spawned, recover_attempt, refused_as_too_old,
 };
+pub(crate) use attention::{confirm_notified, list_attention, set_back};
 pub use caller::Caller;
+pub(crate) use chores::Chores;
+pub(crate) use comments::CommentCall;
 pub use error::OpError;
 pub(crate) use error::http_status;
 pub(crate) use grants::{list_grants, revoke_grant};
@@ -81,12 +84,15 @@ pub(crate) use log_store::{
     AttemptToMove, LogStoreError, attempts_with_logs, remove_run, store_attempt, try_objects,
 };
 pub use log_store::{NotMoved, remove_files};
+pub(crate) use logs::read_logs;
+pub(crate) use merges::MergeCall;
 pub(crate) use peers::{
     FollowStep, SendStep, post_shared, send_next_post, shared_chats, shared_entries,
 };
 pub(crate) use policies::{check_policies, list_policies, try_policies};
 pub(crate) use policy_changes::trust_policy_change;
 pub(crate) use pressure::PressureRelief;
+pub(crate) use reports::ReportCalls;
 pub(crate) use repository_policies::trust_policies;
 pub(crate) use requests::{
     AnswerCall, ask, ask_and_wait, ask_together, delegate, list_requests, read_request,

@@ -1,25 +1,48 @@
 //! Stops, progress and completion reports of runs.
 
+use crate::config::Home;
 use crate::ops::checks::check_size;
 use crate::ops::requests::deliver_queued_messages;
+use crate::ops::settings::Settings;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Run, StoreError, Tx};
+use crate::store::{Run, Store, StoreError, Tx};
 use crate::view::{ReportedStatus, RunView, SetStatus, StopWork};
 use adjutant_core::checkpoint::Checkpoint;
 use adjutant_core::report::{Claim, Report};
 use adjutant_core::run::Retention;
 use adjutant_core::signal::{SignalKind, Source, StopCause};
 use adjutant_core::{Action, Denied, Principal, RunEvent, RunId, RunState, StopReason, limits};
+use std::sync::Arc;
 
 /// Maximum number of deliverables of one report.
 const DELIVERABLES_MAX: usize = 1_000;
 
-impl Ops {
+/// What runs report of themselves.
+#[derive(Debug, Clone)]
+pub(crate) struct ReportCalls {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+}
+
+impl ReportCalls {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+        }
+    }
+
     /// Records that a run stops itself, with its checkpoint. Its attempt is then stopped.
     ///
     /// # Errors
     /// The caller is not the run itself, the run has finished, or a field is unusable.
-    pub async fn stop_work(&self, caller: Caller, call: StopWork) -> Result<RunView, OpError> {
+    pub(crate) async fn stop_work(
+        &self,
+        caller: Caller,
+        call: StopWork,
+    ) -> Result<RunView, OpError> {
         lookup::check(&caller.who, Action::Report)?;
         let cause = call
             .stop_reason

@@ -9,7 +9,7 @@ use crate::ops::chats::publish::{Publication, publish};
 use crate::ops::chats::render;
 use crate::ops::chats::work_context::WorkContext;
 use crate::ops::credentials::resolve_credentials;
-use crate::ops::ledger::{self, AnnouncingTree};
+use crate::ops::ledger::{self, AnnouncingTree, announcing_tree};
 use crate::ops::{Caller, OpError, Ops, lookup, programs};
 use crate::store::{
     Chat, ChatEntry, Connection, NewEntry, StoreError, Tx, agents_in, board_size, changes_of,
@@ -47,7 +47,7 @@ impl Ops {
         };
         let announces = call.chat_id.is_none() && call.to.iter().eq([LEDGER]);
         let tree = if announces {
-            self.announcing_tree(&caller.who)?
+            announcing_tree(&self.store, &caller.who)?
         } else {
             None
         };

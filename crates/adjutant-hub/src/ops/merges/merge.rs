@@ -3,21 +3,42 @@
 use super::apply::PreparedMerge;
 use super::decision::{MergeDecision, decide_merge};
 use super::facts::merge_facts;
+use super::journal::MergeJournal;
+use super::resolve::Resolver;
 use super::target::target;
 use crate::git::{self, BuiltMerge};
+use crate::ops::trees::Trees;
 use crate::ops::{Caller, OpError, Ops};
 use crate::store::{Run, Store, interrupted_undo};
 use crate::view::{ConflictView, MergeRun, MergeView};
 use adjutant_core::merge::{MergeMode, MergeOutcome};
 use adjutant_core::{Action, Denied};
 
-impl Ops {
+/// Merges the changes of runs.
+#[derive(Debug, Clone)]
+pub(crate) struct MergeCall {
+    store: Store,
+    trees: Trees,
+    journal: MergeJournal,
+    resolver: Resolver,
+}
+
+impl MergeCall {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            trees: ops.trees.clone(),
+            journal: ops.journal.clone(),
+            resolver: Resolver::of(ops),
+        }
+    }
+
     /// Merges an isolated run's changes into the user's repository, in one step.
     ///
     /// # Errors
     /// Unknown or foreign; live; not isolated; something is in the way ([`git::MergeRefusal`]); git
     /// failed. Nothing is changed then.
-    pub async fn merge(&self, caller: Caller, call: MergeRun) -> Result<MergeView, OpError> {
+    pub(crate) async fn merge(&self, caller: Caller, call: MergeRun) -> Result<MergeView, OpError> {
         let run = call.run.clone();
         self.merge_run(caller, call)
             .await
@@ -73,6 +94,7 @@ impl Ops {
                 if let Some(agent) = &call.resolve_with {
                     let step = caller.of_step("resolve");
                     view = self
+                        .resolver
                         .resolve(step, &target, &changes, agent, call.env, view)
                         .await?;
                 }

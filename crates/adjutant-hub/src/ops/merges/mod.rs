@@ -12,3 +12,4 @@ mod target;
 
 pub(super) use discard::Discards;
 pub(super) use journal::MergeJournal;
+pub(crate) use merge::MergeCall;
