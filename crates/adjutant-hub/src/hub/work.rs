@@ -7,6 +7,7 @@ use crate::failpoint::failpoint;
 use crate::ops::{
     AttemptId, Caller, Chores, Launch, OpError, RunControl, RunReader, Starter, TreeTasks,
     TreeWorkLeft, knows_attempt, live_attempts, not_spawned, recover_attempt, refused_as_too_old,
+    run_turns,
 };
 use crate::process::pressure;
 use crate::protocol::AttemptDir;
@@ -471,7 +472,7 @@ pub(super) async fn watch_trees(hub: Arc<Hub>) {
 pub(super) async fn answer_chats(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Turns]);
     loop {
-        if let Err(error) = hub.ops.run_turns().await {
+        if let Err(error) = run_turns(hub.ops.store(), &hub.ops.settings, &hub.ops.results).await {
             tracing::error!(%error, "answers in chats are delayed");
             tokio::time::sleep(RETRY_AFTER).await;
             continue;

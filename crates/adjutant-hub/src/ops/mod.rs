@@ -75,6 +75,11 @@ pub(crate) use attempts::{
 };
 pub(crate) use attention::{confirm_notified, list_attention, set_back};
 pub use caller::Caller;
+pub use chats::SayCall;
+pub(crate) use chats::{
+    archive_chat, cancel_answers, chat_stats, export_chat, import_chat, list_chats, list_mentions,
+    read_answers, read_board, run_turns, show_chat, start_chat, summarise_chat,
+};
 pub(crate) use chores::Chores;
 pub(crate) use comments::CommentCall;
 pub use error::OpError;
@@ -179,7 +184,7 @@ pub struct Ops {
     pub(crate) webhooks: Webhooks,
     pub(crate) tokens: Tokens,
     /// Participants that are waiting for chats.
-    presence: chats::Presence,
+    pub(crate) presence: chats::Presence,
     /// The problems of the connections to peers.
     pub(crate) followed: FollowedStates,
     pub(crate) peers: Peers,

@@ -3,6 +3,7 @@
 
 use super::{AttemptId, Caller, Ops};
 use crate::ops::attempts::apply_facts;
+use crate::ops::chats::SayCall;
 use crate::ops::requests::{AnswerCall, ask, read_request};
 use crate::protocol::{Fact, FactKind};
 use crate::store::testing::fixture::{Fixture, fixture, new_run};
@@ -128,7 +129,7 @@ impl Counted {
             cwd: "/tmp".to_owned(),
             ..Say::default()
         };
-        let (count, posted) = self.count(self.ops.say(caller, say)).await;
+        let (count, posted) = self.count(SayCall::of(&self.ops).say(caller, say)).await;
         (count, posted.expect("posted").chat_id)
     }
 
