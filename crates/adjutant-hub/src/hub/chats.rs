@@ -2,8 +2,8 @@
 
 use super::calls::{Calls, on};
 use crate::ops::{
-    SayCall, archive_chat, cancel_answers, chat_stats, export_chat, import_chat, list_chats,
-    list_mentions, read_answers, read_board, show_chat, start_chat, summarise_chat,
+    SayCall, SearchIndex, archive_chat, cancel_answers, chat_stats, export_chat, import_chat,
+    list_chats, list_mentions, read_answers, read_board, show_chat, start_chat, summarise_chat,
 };
 use crate::process::usage;
 use crate::view::{
@@ -136,7 +136,7 @@ fn store_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: Search| async move {
         hub.ops
             .tally
-            .measure(false, hub.ops.search.search(&caller.who, call))
+            .measure(false, SearchIndex::of(&hub.ops).search(&caller.who, call))
             .await
     });
     router = on(router, |hub, caller, call: ExportChat| async move {

@@ -6,12 +6,13 @@ use super::router::manage;
 use super::state::hub_view;
 use crate::failpoint::failpoint;
 use crate::ops::{
-    AnswerCall, AttemptId, BudgetCall, Cleaner, Cleaning, CommentCall, DispatchCall, MergeCall,
-    OpError, ReportCalls, ResumeCall, RetryCall, RunControl, RunReader, apply_facts, ask,
-    ask_and_wait, ask_together, await_orders, check_policies, closing_of, confirm_notified,
-    delegate, list_attention, list_grants, list_policies, list_requests, read_logs, read_request,
-    read_together, request_approval, revoke_grant, stats, trust_policies, trust_policy_change,
-    try_policies, withdraw_request,
+    AnswerCall, AttemptId, BudgetCall, Cleaner, Cleaning, CommentCall, Discards, DispatchCall,
+    HubPools, MergeCall, OpError, ReportCalls, Results, ResumeCall, RetryCall, Reviews, RunControl,
+    RunReader, Tasks, Tokens, Undos, Waits, Webhooks, apply_facts, ask, ask_and_wait, ask_together,
+    await_orders, check_policies, closing_of, confirm_notified, delegate, list_attention,
+    list_grants, list_policies, list_requests, read_logs, read_request, read_together,
+    request_approval, revoke_grant, stats, trust_policies, trust_policy_change, try_policies,
+    withdraw_request,
 };
 use crate::protocol::{AskBudget, FactsStored, GetClosing, GetOrders, PostFacts};
 use crate::view::{
@@ -64,16 +65,16 @@ fn run_calls(mut router: Calls) -> Calls {
         RunReader::of(&hub.ops).get_run(&caller, &call).await
     });
     router = on(router, |hub, caller, call: ReadResult| async move {
-        hub.ops.results.read(&caller.who, &call).await
+        Results::of(&hub.ops).read(&caller.who, &call).await
     });
     router = on(router, |hub, caller, call: ReadLogs| async move {
         read_logs(&hub.ops, &caller.who, &call).await
     });
     router = on(router, |hub, caller, call: Wait| async move {
-        hub.ops.waits.wait(&caller.who, &call).await
+        Waits::of(&hub.ops).wait(&caller.who, &call).await
     });
     router = on(router, |hub, caller, call: ReadEvents| async move {
-        hub.ops.waits.events(&caller, &call).await
+        Waits::of(&hub.ops).events(&caller, &call).await
     });
     router = on(router, |hub, caller, call: ListAgents| async move {
         super::versions::list_agents(&hub, &caller.who, &call).await
@@ -136,10 +137,10 @@ fn control_calls(mut router: Calls) -> Calls {
 /// Adds the calls about the changes of runs.
 fn review_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: DiffRun| async move {
-        hub.ops.reviews.diff(&caller, &call).await
+        Reviews::of(&hub.ops).diff(&caller, &call).await
     });
     router = on(router, |hub, caller, call: UndoRun| async move {
-        hub.ops.undos.undo(caller, call).await
+        Undos::of(&hub.ops).undo(caller, call).await
     });
     router = on(router, |hub, caller, call: MergeRun| async move {
         MergeCall::of(&hub.ops).merge(caller, call).await
@@ -148,7 +149,7 @@ fn review_calls(mut router: Calls) -> Calls {
         CommentCall::of(&hub.ops).comment(caller, call).await
     });
     on(router, |hub, caller, call: DiscardRun| async move {
-        hub.ops.discards.discard(caller, call).await
+        Discards::of(&hub.ops).discard(caller, call).await
     })
 }
 
@@ -201,26 +202,26 @@ fn request_calls(mut router: Calls) -> Calls {
 /// Adds the calls about tasks.
 fn task_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: StartTask| async move {
-        hub.ops.tasks.start(caller, call).await
+        Tasks::of(&hub.ops).start(caller, call).await
     });
     router = on(router, |hub, caller, call: GetTask| async move {
-        hub.ops.tasks.get(&caller, &call).await
+        Tasks::of(&hub.ops).get(&caller, &call).await
     });
     router = on(router, |hub, caller, call: UpdateTask| async move {
-        hub.ops.tasks.update(caller, call).await
+        Tasks::of(&hub.ops).update(caller, call).await
     });
     on(router, |hub, caller, call: CancelTask| async move {
-        hub.ops.tasks.cancel(caller, call).await
+        Tasks::of(&hub.ops).cancel(caller, call).await
     })
 }
 
 /// Adds the calls about pools, policies and grants.
 fn rule_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, _: ListPools| async move {
-        hub.ops.pools.list(&caller.who)
+        HubPools::of(&hub.ops).list(&caller.who)
     });
     router = on(router, |hub, caller, call: ChangePool| async move {
-        hub.ops.pools.change(caller, call).await
+        HubPools::of(&hub.ops).change(caller, call).await
     });
     router = on(router, |hub, caller, call: ListPolicies| async move {
         list_policies(hub.ops.store(), &hub.ops.settings, &caller.who, &call)
@@ -248,19 +249,19 @@ fn rule_calls(mut router: Calls) -> Calls {
 /// Adds the calls about webhooks and tokens.
 fn access_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, _: ListWebhooks| async move {
-        hub.ops.webhooks.list(&caller.who)
+        Webhooks::of(&hub.ops).list(&caller.who)
     });
     router = on(router, |hub, caller, call: RetryWebhooks| async move {
-        hub.ops.webhooks.retry(caller, call).await
+        Webhooks::of(&hub.ops).retry(caller, call).await
     });
     router = on(router, |hub, caller, call: CreateToken| async move {
-        hub.ops.tokens.create(caller, call).await
+        Tokens::of(&hub.ops).create(caller, call).await
     });
     router = on(router, |hub, caller, call: ListTokens| async move {
-        hub.ops.tokens.list(&caller.who, &call)
+        Tokens::of(&hub.ops).list(&caller.who, &call)
     });
     on(router, |hub, caller, call: RevokeToken| async move {
-        hub.ops.tokens.revoke(caller, call).await
+        Tokens::of(&hub.ops).revoke(caller, call).await
     })
 }
 

@@ -4,7 +4,7 @@
 
 use super::Hub;
 use super::calls::{Calls, on};
-use crate::ops::{FollowStep, OpError, SendStep, send_next_post};
+use crate::ops::{Copies, FollowStep, OpError, SendStep, send_next_post};
 use crate::peer::{PeerError, PeerHub};
 use crate::protocol::peer::WAIT_MS_MAX;
 use crate::store::{Subscription, Topic};
@@ -47,10 +47,10 @@ pub(super) fn routes(mut router: Calls) -> Calls {
         hub.ops.peers.share(caller, call).await
     });
     router = on(router, |hub, caller, call: FollowChat| async move {
-        hub.ops.copies.follow(caller, call).await
+        Copies::of(&hub.ops).follow(caller, call).await
     });
     on(router, |hub, caller, call: UnfollowChat| async move {
-        hub.ops.copies.unfollow(caller, call).await
+        Copies::of(&hub.ops).unfollow(caller, call).await
     })
 }
 
@@ -61,7 +61,7 @@ pub(super) async fn follow(hub: Arc<Hub>) {
     let mut tasks = JoinSet::new();
     let mut running: HashMap<ChatId, [AbortHandle; 2]> = HashMap::new();
     loop {
-        match hub.ops.copies.to_follow() {
+        match Copies::of(&hub.ops).to_follow() {
             Ok(wanted) => {
                 running.retain(|chat, handles| {
                     let is_kept =
@@ -109,7 +109,7 @@ impl Retry {
 
 async fn receive(hub: Arc<Hub>, chat: ChatId) {
     let changes = hub.ops.store().wake_ups().subscribe(vec![Topic::Peers]);
-    let mut retry = Retry(RETRY_MIN);
+    let (copies, mut retry) = (Copies::of(&hub.ops), Retry(RETRY_MIN));
     // The first reply comes at once, so that a peer that is reachable again is known to be.
     let mut wait_ms = 0;
     loop {
@@ -121,7 +121,7 @@ async fn receive(hub: Arc<Hub>, chat: ChatId) {
                 let begun = Instant::now();
                 // A change of the peer, such as another token, ends the wait.
                 let step = tokio::select! {
-                    step = hub.ops.copies.continue_copy(&peer, chat, wait_ms) => step,
+                    step = copies.continue_copy(&peer, chat, wait_ms) => step,
                     () = changes.wait() => break None,
                 };
                 match step {
@@ -206,7 +206,7 @@ async fn pause(time: Duration, changes: &Subscription) -> bool {
 
 /// Prepares calls for a followed chat. `None`: it is not followed now.
 async fn peer_of(hub: &Hub, chat: ChatId) -> Option<Result<PeerHub, PeerError>> {
-    match hub.ops.copies.hub_of_chat(chat).await {
+    match Copies::of(&hub.ops).hub_of_chat(chat).await {
         Ok(peer) => peer,
         Err(error) => Some(Err(PeerError::Unreachable(store_failed(&error)))),
     }

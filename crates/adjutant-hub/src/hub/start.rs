@@ -23,7 +23,7 @@ use super::{
 use crate::config::{Config, Home, LogStoreAddress};
 use crate::failpoint::failpoint;
 use crate::hub_client::{VERSION, wait_until_served};
-use crate::ops::{Ops, set_back};
+use crate::ops::{MergeJournal, Ops, Webhooks, set_back};
 use crate::process::{Lock, hygiene, lock, watch};
 use crate::store::{ConfirmedNote, Lead, Store, StoreError, StoreLocation};
 use crate::versions::Versions;
@@ -291,9 +291,9 @@ impl Opened {
                 return Err(Stopped::Over(Served::LeadLost(claimed.lock)));
             }
         }
-        hub.ops.journal.recover().await;
+        MergeJournal::of(&hub.ops).recover().await;
         // The webhooks are loaded, so that they receive the events of the first call.
-        if let Err(error) = hub.ops.webhooks.subscribe().await {
+        if let Err(error) = Webhooks::of(&hub.ops).subscribe().await {
             tracing::warn!(%error, "the webhooks stay as they were");
         }
         start_loops(&hub, &mut loops);

@@ -2,7 +2,7 @@
 
 use super::Shared;
 use crate::config::Config;
-use crate::ops::{OpError, set_back};
+use crate::ops::{OpError, Webhooks, set_back};
 use crate::store::{Counts, StoreError, counts};
 use crate::view::{HubView, WebhookView};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ async fn stored(hub: &Shared, with_webhooks: bool) -> Result<Stored, OpError> {
     let is_on_server = store.is_on_server();
     let read = move || -> Result<Stored, OpError> {
         let webhooks = if with_webhooks {
-            of.ops.webhooks.views()?
+            Webhooks::of(&of.ops).views()?
         } else {
             Vec::new()
         };

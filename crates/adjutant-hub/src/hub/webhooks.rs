@@ -6,7 +6,7 @@
 
 use super::Hub;
 use crate::config::Webhook;
-use crate::ops::OpError;
+use crate::ops::{OpError, Webhooks};
 use crate::store::Topic;
 use crate::{clock, webhook};
 use futures::FutureExt;
@@ -32,7 +32,7 @@ pub(super) async fn deliver(hub: Arc<Hub>) {
                 .config()
                 .is_ok_and(|config| config.webhooks != known);
         if is_other {
-            match hub.ops.webhooks.subscribe().await {
+            match Webhooks::of(&hub.ops).subscribe().await {
                 Ok(hooks) => {
                     is_first = false;
                     deliveries.shutdown().await;
@@ -75,14 +75,14 @@ enum Next {
 }
 
 async fn next(hub: &Hub, hook: &Webhook) -> Result<Next, OpError> {
-    let Some((delivery, not_before)) = hub.ops.webhooks.next_delivery(hook)? else {
+    let Some((delivery, not_before)) = Webhooks::of(&hub.ops).next_delivery(hook)? else {
         return Ok(Next::Nothing);
     };
     let wait = clock::until(not_before);
     if !wait.is_zero() {
         return Ok(Next::Wait(wait));
     }
-    let problem = match hub.ops.webhooks.outgoing(hook, &delivery)? {
+    let problem = match Webhooks::of(&hub.ops).outgoing(hook, &delivery)? {
         Some(outgoing) => webhook::deliver(hook, &outgoing)
             .await
             .err()
@@ -97,8 +97,7 @@ async fn next(hub: &Hub, hook: &Webhook) -> Result<Next, OpError> {
             "a webhook was not delivered"
         );
     }
-    hub.ops
-        .webhooks
+    Webhooks::of(&hub.ops)
         .note_delivery(hook, &delivery, problem)
         .await?;
     Ok(Next::Done)

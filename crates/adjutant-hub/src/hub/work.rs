@@ -5,9 +5,9 @@ use super::Hub;
 use crate::attempt_processes::{attempt_over, is_over, kill_stragglers, spawn_guard};
 use crate::failpoint::failpoint;
 use crate::ops::{
-    AttemptId, Caller, Chores, Launch, OpError, RunControl, RunReader, Starter, TreeTasks,
-    TreeWorkLeft, knows_attempt, live_attempts, not_spawned, recover_attempt, refused_as_too_old,
-    run_turns,
+    AttemptId, Caller, Chores, Copies, HubPools, Launch, OpError, Results, RunControl, RunReader,
+    Runners, SearchIndex, Starter, TreeTasks, TreeWorkLeft, Waits, Webhooks, knows_attempt,
+    live_attempts, not_spawned, recover_attempt, refused_as_too_old, run_turns,
 };
 use crate::process::pressure;
 use crate::protocol::AttemptDir;
@@ -201,7 +201,7 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
         }
         // A start may wait for the load of the machine from now on.
         hub.ops.store().wake_ups().notify([&Topic::Load]);
-        let nap = match hub.ops.pools.next_limit_end() {
+        let nap = match HubPools::of(&hub.ops).next_limit_end() {
             Ok(next) => next.map_or(SLEEP_MAX, clock::until).min(SLEEP_MAX),
             Err(error) => {
                 tracing::error!(%error, "the ends of usage limits cannot be read");
@@ -223,7 +223,7 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
 /// Starts queued runs on runners with free slots.
 async fn start_on_runners(hub: &Hub, starter: &Starter) -> Result<(), OpError> {
     loop {
-        let (places, mut has_claimed) = (hub.ops.runners.places()?, false);
+        let (places, mut has_claimed) = (Runners::of(&hub.ops).places()?, false);
         let most = places.iter().map(|place| place.free).max().unwrap_or(0);
         // One run for each of them before a second one for any.
         let mut wanted: Vec<usize> = Vec::new();
@@ -257,8 +257,7 @@ async fn start_on_runners(hub: &Hub, starter: &Starter) -> Result<(), OpError> {
             // No run is left for the others.
             wanted.retain(|place| launches.contains_key(place) || !part.contains(place));
             for (place, launches) in launches {
-                hub.ops
-                    .runners
+                Runners::of(&hub.ops)
                     .offer_launches(&places[place], launches)
                     .await;
             }
@@ -274,8 +273,9 @@ async fn start_on_runners(hub: &Hub, starter: &Starter) -> Result<(), OpError> {
 
 /// Records the loss of attempts on runners that are cut off for longer than the lease.
 pub(super) async fn watch_leases(hub: Arc<Hub>) {
+    let runners = Runners::of(&hub.ops);
     loop {
-        let nap = match hub.ops.runners.lose_expired_attempts().await {
+        let nap = match runners.lose_expired_attempts().await {
             Ok(next) => next
                 .map_or(SLEEP_MAX, |next| {
                     next.saturating_duration_since(Instant::now())
@@ -291,7 +291,7 @@ pub(super) async fn watch_leases(hub: Arc<Hub>) {
         ends_with_runtime().await;
         tokio::select! {
             () = tokio::time::sleep(nap) => {}
-            () = hub.ops.runners.joined() => {}
+            () = runners.joined() => {}
         }
     }
 }
@@ -472,7 +472,9 @@ pub(super) async fn watch_trees(hub: Arc<Hub>) {
 pub(super) async fn answer_chats(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Turns]);
     loop {
-        if let Err(error) = run_turns(hub.ops.store(), &hub.ops.settings, &hub.ops.results).await {
+        if let Err(error) =
+            run_turns(hub.ops.store(), &hub.ops.settings, &Results::of(&hub.ops)).await
+        {
             tracing::error!(%error, "answers in chats are delayed");
             tokio::time::sleep(RETRY_AFTER).await;
             continue;
@@ -487,7 +489,7 @@ pub(super) async fn index(hub: Arc<Hub>) {
     let mut after = 0;
     loop {
         let began = Instant::now();
-        let more = match hub.ops.search.index_some(after).await {
+        let more = match SearchIndex::of(&hub.ops).index_some(after).await {
             Ok((seq, more)) => {
                 after = seq;
                 more
@@ -547,8 +549,8 @@ pub(super) async fn render(hub: Arc<Hub>) {
 /// Returns whether the hub has work even without callers.
 pub(super) fn is_busy(hub: &Hub) -> bool {
     hub.ops.store().read(has_scheduled_work).unwrap_or(true)
-        || hub.ops.webhooks.has_deliveries().unwrap_or(true)
-        || hub.ops.copies.are_any().unwrap_or(true)
+        || Webhooks::of(&hub.ops).has_deliveries().unwrap_or(true)
+        || Copies::of(&hub.ops).are_any().unwrap_or(true)
 }
 
 /// Cancels every run and waits, within a limit, until none of their processes is left.
@@ -587,7 +589,7 @@ pub(super) async fn end_all(hub: &Hub) {
         new_reports: false,
         wait_ms: END_ALL_MS,
     };
-    if let Err(error) = hub.ops.waits.wait(&Principal::Person, &wait).await {
+    if let Err(error) = Waits::of(&hub.ops).wait(&Principal::Person, &wait).await {
         tracing::error!(%error, "waiting for the end of the runs failed");
     }
     // A run ends when its supervisor reports it. Guard and supervisor exit shortly after.

@@ -2,7 +2,7 @@
 //! and the person to whom it was sent, and is signed with a key in the home. Nothing is stored for
 //! a link: a request is answered once, so each link is.
 
-use super::{OpError, random, render};
+use super::{OpError, Ops, random, render};
 use crate::config::Home;
 use crate::store::{Request, Store, request_by_id};
 use crate::view::{AnswerOne, DecisionWord, RequestView};
@@ -159,8 +159,10 @@ pub(crate) struct AnswerLinks {
 }
 
 impl AnswerLinks {
-    pub(super) fn new(home: Arc<Home>) -> Self {
-        Self { home }
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            home: Arc::clone(&ops.home),
+        }
     }
 
     /// Returns a link with which a person can answer a request.

@@ -52,7 +52,7 @@ impl Chores {
             home: Arc::clone(&ops.home),
             settings: ops.settings.clone(),
             first_reports: Arc::clone(&ops.first_reports),
-            tokens: ops.tokens.clone(),
+            tokens: Tokens::of(ops),
             cleaner: Cleaner::of(ops),
         }
     }

@@ -66,7 +66,7 @@ mod workspaces;
 pub use agents::agents_of;
 pub(crate) use agents::{add_versions, configured_agents};
 pub use answer_links::AnswerLink;
-pub(crate) use answer_links::{LINK_PATH, LinkAnswer, LinkedRequest, resolve_link};
+pub(crate) use answer_links::{AnswerLinks, LINK_PATH, LinkAnswer, LinkedRequest, resolve_link};
 pub use attempt_id::AttemptId;
 pub use attempts::Launch;
 pub(crate) use attempts::{
@@ -90,12 +90,13 @@ pub(crate) use log_store::{
 };
 pub use log_store::{NotMoved, remove_files};
 pub(crate) use logs::read_logs;
-pub(crate) use merges::MergeCall;
+pub(crate) use merges::{Discards, MergeCall, MergeJournal};
 pub(crate) use peers::{
-    FollowStep, SendStep, post_shared, send_next_post, shared_chats, shared_entries,
+    Copies, FollowStep, SendStep, post_shared, send_next_post, shared_chats, shared_entries,
 };
 pub(crate) use policies::{check_policies, list_policies, try_policies};
 pub(crate) use policy_changes::trust_policy_change;
+pub(crate) use pools::HubPools;
 pub(crate) use pressure::PressureRelief;
 pub(crate) use reports::ReportCalls;
 pub(crate) use repository_policies::trust_policies;
@@ -103,41 +104,39 @@ pub(crate) use requests::{
     AnswerCall, ask, ask_and_wait, ask_together, delegate, list_requests, read_request,
     read_together, request_approval, withdraw_request,
 };
+pub(crate) use results::Results;
+pub(crate) use review::Reviews;
 pub use runner_sessions::RunnerSession;
-pub(crate) use runners::{LaunchRounds, RunnerLaunch, apply_supervisor_facts, check_relayed};
+pub(crate) use runners::{
+    HostedLogs, LaunchRounds, RunnerLaunch, Runners, apply_supervisor_facts, check_relayed,
+};
 pub use runs::Cleaning;
 pub(crate) use runs::{
     BudgetCall, Cleaner, DispatchCall, ResumeCall, RetryCall, RunControl, RunReader,
 };
+pub(crate) use search::SearchIndex;
 pub(crate) use stats::stats;
-pub(crate) use tokens::{SignedIn, TokenAccess};
+pub(crate) use tasks::Tasks;
+pub(crate) use tokens::{SignedIn, TokenAccess, Tokens};
 pub use tokens::{fresh_token, is_hash, token_hash};
 pub(crate) use tree_work::{TreeTasks, TreeWorkLeft};
+pub(crate) use undo::Undos;
+pub(crate) use waits::Waits;
+pub(crate) use webhooks::Webhooks;
 
 use crate::config::{Home, LogStoreAddress};
-use crate::ops::answer_links::AnswerLinks;
 use crate::ops::attempts::Gates;
 use crate::ops::chats::FollowedStates;
 use crate::ops::first_reports::FirstReports;
 use crate::ops::kept_logs::KeptLogs;
 use crate::ops::log_store::LogStore;
-use crate::ops::merges::{Discards, MergeJournal};
-use crate::ops::peers::{Copies, Peers};
-use crate::ops::pools::HubPools;
-use crate::ops::results::Results;
-use crate::ops::review::Reviews;
+use crate::ops::machine::Machine;
+use crate::ops::peers::Peers;
 use crate::ops::runner_launches::Launches;
 use crate::ops::runner_sessions::Sessions;
-use crate::ops::runners::{HostedLogs, HostedRepositories, Runners};
-use crate::ops::search::SearchIndex;
+use crate::ops::runners::HostedRepositories;
 use crate::ops::settings::Settings;
-use crate::ops::tasks::Tasks;
-use crate::ops::tokens::Tokens;
 use crate::ops::trees::Trees;
-use crate::ops::undo::Undos;
-use crate::ops::waits::Waits;
-use crate::ops::webhooks::Webhooks;
-use crate::ops::workspaces::Workspaces;
 use crate::store::Store;
 use std::sync::Arc;
 use std::time::Duration;
@@ -164,31 +163,15 @@ pub struct Ops {
     store: Store,
     home: Arc<Home>,
     pub(crate) settings: Settings,
-    pub(crate) machine: machine::Machine,
-    pub(crate) hosted_logs: HostedLogs,
+    pub(crate) machine: Machine,
     pub(crate) hosted_repositories: HostedRepositories,
-    pub(crate) runners: Runners,
     pub(crate) gates: Gates,
-    pub(crate) results: Results,
-    pub(crate) search: SearchIndex,
-    pub(crate) tasks: Tasks,
-    pub(crate) waits: Waits,
-    pub(crate) pools: HubPools,
-    pub(crate) journal: MergeJournal,
-    pub(crate) discards: Discards,
-    pub(crate) undos: Undos,
-    pub(crate) reviews: Reviews,
-    workspaces: Workspaces,
     pub(crate) trees: Trees,
-    pub(crate) links: AnswerLinks,
-    pub(crate) webhooks: Webhooks,
-    pub(crate) tokens: Tokens,
     /// Participants that are waiting for chats.
     pub(crate) presence: chats::Presence,
     /// The problems of the connections to peers.
     pub(crate) followed: FollowedStates,
     pub(crate) peers: Peers,
-    pub(crate) copies: Copies,
     /// Counts of calls about chats.
     pub(crate) tally: chats::Tally,
     kept_logs: KeptLogs,
@@ -210,91 +193,31 @@ impl Ops {
         live_runs_max: u64,
         log_store: Option<LogStoreAddress>,
     ) -> Self {
-        let (presence, tally) = (chats::Presence::default(), chats::Tally::default());
         let home = Arc::new(home);
-        let settings = Settings::new(Arc::clone(&home), Arc::clone(store.wake_ups()));
-        let trees = Trees::new(store.clone(), Arc::clone(&home));
-        let workspaces = Workspaces::new(store.clone(), Arc::clone(&home), settings.clone());
-        let machine = machine::Machine::new(live_runs_max);
-        let (sessions, launches) = (Sessions::default(), Launches::default());
-        let waits = Waits::new(store.clone(), Arc::clone(&home), settings.clone());
-        let log_store = LogStore::new(store.clone(), Arc::clone(&home), log_store);
-        let kept_logs = KeptLogs::default();
-        let links = AnswerLinks::new(Arc::clone(&home));
-        let followed = FollowedStates::default();
-        let peers = Peers::new(store.clone(), Arc::clone(&home), followed.clone());
-        let copies = Copies::new(
-            store.clone(),
-            settings.clone(),
-            peers.clone(),
-            presence.clone(),
+        let (trees, followed) = (
+            Trees::new(store.clone(), Arc::clone(&home)),
+            FollowedStates::default(),
         );
+        let settings = Settings::new(Arc::clone(&home), Arc::clone(store.wake_ups()));
         Self {
-            discards: Discards::new(store.clone(), trees.clone(), workspaces.clone()),
-            journal: MergeJournal::new(
-                store.clone(),
-                Arc::clone(&home),
-                trees.clone(),
-                workspaces.clone(),
-            ),
-            pools: HubPools::new(
-                store.clone(),
-                settings.clone(),
-                machine.clone(),
-                sessions.clone(),
-                launches.clone(),
-            ),
-            tasks: Tasks::new(store.clone(), waits.clone()),
-            search: SearchIndex::new(store.clone(), settings.clone()),
-            results: Results::new(
-                store.clone(),
-                Arc::clone(&home),
-                log_store.clone(),
-                sessions.clone(),
-            ),
             gates: Gates::new(store.clone(), settings.clone()),
-            runners: Runners::new(
-                store.clone(),
-                settings.clone(),
-                sessions.clone(),
-                launches.clone(),
-            ),
+            machine: Machine::new(live_runs_max),
+            log_store: LogStore::new(store.clone(), Arc::clone(&home), log_store),
+            kept_logs: KeptLogs::default(),
+            first_reports: Arc::new(FirstReports::new(store.clone())),
+            sessions: Sessions::default(),
+            launches: Launches::default(),
             hosted_repositories: HostedRepositories::new(
                 store.clone(),
                 Arc::clone(&home),
                 trees.clone(),
             ),
-            hosted_logs: HostedLogs::new(
-                store.clone(),
-                Arc::clone(&home),
-                kept_logs.clone(),
-                log_store.clone(),
-            ),
-            tokens: Tokens::new(store.clone()),
-            webhooks: Webhooks::new(
-                store.clone(),
-                Arc::clone(&home),
-                settings.clone(),
-                links.clone(),
-            ),
-            reviews: Reviews::new(store.clone(), trees.clone()),
-            undos: Undos::new(store.clone(), trees.clone()),
-            first_reports: Arc::new(FirstReports::new(store.clone())),
-            links,
-            trees,
-            workspaces,
-            waits,
-            log_store,
-            kept_logs,
-            settings,
-            machine,
-            sessions,
-            launches,
-            peers,
-            copies,
-            presence,
+            peers: Peers::new(store.clone(), Arc::clone(&home), followed.clone()),
+            presence: chats::Presence::default(),
+            tally: chats::Tally::default(),
             followed,
-            tally,
+            settings,
+            trees,
             store,
             home,
         }

@@ -6,7 +6,7 @@
 
 use super::answer_links::AnswerLinks;
 use super::settings::Settings;
-use super::{OpError, render};
+use super::{OpError, Ops, render};
 use crate::clock;
 use crate::config::Notices;
 use crate::store::{
@@ -33,11 +33,11 @@ pub(super) struct NoticeWriter {
 }
 
 impl NoticeWriter {
-    pub(super) fn new(store: Store, settings: Settings, links: AnswerLinks) -> Self {
+    pub(super) fn of(ops: &Ops) -> Self {
         Self {
-            store,
-            settings,
-            links,
+            store: ops.store.clone(),
+            settings: ops.settings.clone(),
+            links: AnswerLinks::of(ops),
         }
     }
 

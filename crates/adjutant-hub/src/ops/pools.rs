@@ -6,7 +6,7 @@ use crate::ops::machine::Machine;
 use crate::ops::runner_launches::Launches;
 use crate::ops::runner_sessions::Sessions;
 use crate::ops::settings::Settings;
-use crate::ops::{Caller, OpError, lookup};
+use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{
     ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StartTarget, Store,
     StoreError, next_limit_end, pool_rows, queued_up_to, slots_used,
@@ -92,19 +92,13 @@ pub(crate) struct HubPools {
 }
 
 impl HubPools {
-    pub(super) fn new(
-        store: Store,
-        settings: Settings,
-        machine: Machine,
-        runners: Sessions,
-        launches: Launches,
-    ) -> Self {
+    pub(crate) fn of(ops: &Ops) -> Self {
         Self {
-            store,
-            settings,
-            machine,
-            runners,
-            launches,
+            store: ops.store.clone(),
+            settings: ops.settings.clone(),
+            machine: ops.machine.clone(),
+            runners: ops.sessions.clone(),
+            launches: ops.launches.clone(),
         }
     }
 

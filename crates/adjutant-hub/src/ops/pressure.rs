@@ -33,7 +33,7 @@ impl PressureRelief {
             store: ops.store.clone(),
             settings: ops.settings.clone(),
             machine: ops.machine.clone(),
-            pools: ops.pools.clone(),
+            pools: HubPools::of(ops),
             held: Held::default(),
             history: ReliefHistory::default(),
         }

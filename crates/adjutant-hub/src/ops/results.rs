@@ -2,7 +2,7 @@
 
 use super::log_store::LogStore;
 use super::runner_sessions::Sessions;
-use super::{OpError, lookup};
+use super::{OpError, Ops, lookup};
 use crate::config::Home;
 use crate::files;
 use crate::logs::kept::AttemptLogs;
@@ -79,17 +79,12 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    pub(super) fn new(
-        store: Store,
-        home: Arc<Home>,
-        log_store: LogStore,
-        runners: Sessions,
-    ) -> Self {
+    pub(crate) fn of(ops: &Ops) -> Self {
         Self {
-            store,
-            home,
-            log_store,
-            runners,
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            log_store: ops.log_store.clone(),
+            runners: ops.sessions.clone(),
         }
     }
 

@@ -3,7 +3,7 @@
 use super::conflicts::merge_order_of;
 use super::trees::{Trees, find_snapshot, take_snapshot, view};
 use super::workspaces::{runner_of, workspace_base};
-use super::{Caller, OpError, lookup};
+use super::{Caller, OpError, Ops, lookup};
 use crate::clock::rfc3339;
 use crate::git::{self, DiffCall, Repo, Scratch, Snapshot};
 use crate::store::{
@@ -53,8 +53,11 @@ pub(crate) struct Reviews {
 }
 
 impl Reviews {
-    pub(super) fn new(store: Store, trees: Trees) -> Self {
-        Self { store, trees }
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            trees: ops.trees.clone(),
+        }
     }
 
     /// Returns the difference between two snapshots of a run; by default, all its changes. For a

@@ -5,6 +5,7 @@ use super::{AttemptId, Caller, Ops};
 use crate::ops::attempts::apply_facts;
 use crate::ops::chats::SayCall;
 use crate::ops::requests::{AnswerCall, ask, read_request};
+use crate::ops::runners::Runners;
 use crate::protocol::{Fact, FactKind};
 use crate::store::testing::fixture::{Fixture, fixture, new_run};
 use crate::store::testing::{run_on_newest_server, run_on_server};
@@ -251,7 +252,7 @@ async fn attempts_lost_together_wait_for_few_round_trips() {
             );
         }
         let (count, lost) = counted
-            .count(counted.ops.runners.lose_expired_attempts())
+            .count(Runners::of(&counted.ops).lose_expired_attempts())
             .await;
         lost.expect("recorded");
         losses.counts.push(count);

@@ -2,7 +2,7 @@
 
 use super::chats::{ChatCaller, shown_entry};
 use super::settings::Settings;
-use super::{OpError, lookup};
+use super::{OpError, Ops, lookup};
 use crate::clock::{self, rfc3339};
 use crate::store::{
     self, FoundText, Hit, Query, Source, Store, StoreError, has_unindexed_entries, search_backlog,
@@ -102,8 +102,11 @@ pub(crate) struct SearchIndex {
 }
 
 impl SearchIndex {
-    pub(super) fn new(store: Store, settings: Settings) -> Self {
-        Self { store, settings }
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            settings: ops.settings.clone(),
+        }
     }
 
     /// Searches what the caller may see.

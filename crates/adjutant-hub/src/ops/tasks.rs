@@ -2,7 +2,7 @@
 //! polled, so nothing runs in the background.
 
 use super::waits::Waits;
-use super::{Caller, OpError, lookup};
+use super::{Caller, OpError, Ops, lookup};
 use crate::clock::{self, rfc3339};
 use crate::store::{Connection, Request, Store, StoreError, Task, request_by_id, task_by_id};
 use crate::view::{
@@ -137,8 +137,11 @@ pub(crate) struct Tasks {
 }
 
 impl Tasks {
-    pub(super) fn new(store: Store, waits: Waits) -> Self {
-        Self { store, waits }
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            waits: Waits::of(ops),
+        }
     }
 
     /// Stores a wait. Durable when it returns.

@@ -2,7 +2,7 @@
 //! a token sends only its hash, so no reply that is stored under an idempotency key contains a
 //! secret.
 
-use super::{Caller, OpError, lookup, random};
+use super::{Caller, OpError, Ops, lookup, random};
 use crate::clock::{self, rfc3339};
 use crate::store::{
     Connection, NewToken, PageSecrets, Store, StoreError, Subscription, Token, Topic,
@@ -162,8 +162,10 @@ pub(crate) struct Tokens {
 }
 
 impl Tokens {
-    pub(super) fn new(store: Store) -> Self {
-        Self { store }
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+        }
     }
 
     /// Stores a token.

@@ -6,7 +6,7 @@ use super::undo_checks::{
     ChangedBeside, refuse_changed, refuse_others, refuse_unended, snapshot_to_restore,
     with_left_alone,
 };
-use super::{Caller, OpError, lookup};
+use super::{Caller, OpError, Ops, lookup};
 use crate::store::{
     Run, Store, StoreError, Undo, Workspace, interrupted_undo, runs_beside, working_around,
     workspace_around,
@@ -53,8 +53,11 @@ pub(crate) struct Undos {
 }
 
 impl Undos {
-    pub(super) fn new(store: Store, trees: Trees) -> Self {
-        Self { store, trees }
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            trees: ops.trees.clone(),
+        }
     }
 
     /// Restores the files that an ended or stopped run has changed to one of its snapshots, after

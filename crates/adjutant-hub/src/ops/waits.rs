@@ -2,7 +2,7 @@
 
 use super::settings::Settings;
 use super::stats::tree_stats;
-use super::{Caller, OpError, lookup, render};
+use super::{Caller, OpError, Ops, lookup, render};
 use crate::clock;
 use crate::config::Home;
 use crate::store::{
@@ -217,11 +217,11 @@ pub(crate) struct Waits {
 }
 
 impl Waits {
-    pub(super) fn new(store: Store, home: Arc<Home>, settings: Settings) -> Self {
+    pub(crate) fn of(ops: &Ops) -> Self {
         Self {
-            store,
-            home,
-            settings,
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
         }
     }
 

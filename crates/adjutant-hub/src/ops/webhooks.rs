@@ -1,10 +1,9 @@
 //! Webhooks: subscriptions, deliveries and their payloads.
 
-use super::answer_links::AnswerLinks;
 use super::chats::shown_entry;
 use super::notices::NoticeWriter;
 use super::settings::Settings;
-use super::{Caller, OpError, lookup, render};
+use super::{Caller, OpError, Ops, lookup, render};
 use crate::clock::{self, rfc3339};
 use crate::config::{Home, Target, Webhook};
 use crate::store::{
@@ -27,17 +26,12 @@ pub(crate) struct Webhooks {
 }
 
 impl Webhooks {
-    pub(super) fn new(
-        store: Store,
-        home: Arc<Home>,
-        settings: Settings,
-        links: AnswerLinks,
-    ) -> Self {
+    pub(crate) fn of(ops: &Ops) -> Self {
         Self {
-            notices: NoticeWriter::new(store.clone(), settings.clone(), links),
-            store,
-            home,
-            settings,
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+            notices: NoticeWriter::of(ops),
         }
     }
 

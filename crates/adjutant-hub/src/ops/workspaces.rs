@@ -1,7 +1,7 @@
 //! Workspaces of isolated runs: what a dispatch records, and the orders for creating them.
 
-use super::OpError;
 use super::settings::Settings;
+use super::{OpError, Ops};
 use crate::config::{self, Home};
 use crate::failpoint::failpoint;
 use crate::git::{self, Git, Scratch};
@@ -35,11 +35,11 @@ pub(super) struct Workspaces {
 }
 
 impl Workspaces {
-    pub(super) fn new(store: Store, home: Arc<Home>, settings: Settings) -> Self {
+    pub(crate) fn of(ops: &Ops) -> Self {
         Self {
-            store,
-            home,
-            settings,
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
         }
     }
 

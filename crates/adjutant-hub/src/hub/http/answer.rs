@@ -8,7 +8,8 @@ use super::problem::method_not_allowed;
 use crate::hub::Hub;
 use crate::hub_client::decode_name;
 use crate::ops::{
-    AnswerCall, AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest, OpError, resolve_link,
+    AnswerCall, AnswerLink, AnswerLinks, LINK_PATH, LinkAnswer, LinkedRequest, OpError,
+    resolve_link,
 };
 use crate::present::{asked_for, clarification_parts, delegation_parts};
 use crate::view::{DecisionWord, RequestView};
@@ -114,9 +115,7 @@ pub(super) fn follow(asked: Asked) -> Answer {
 /// Checks the code in the path of a request.
 fn read_link(hub: &Hub, links: &Links, head: &Parts) -> Result<AnswerLink, Box<Response>> {
     let code = head.uri.path().strip_prefix(LINK_PATH).unwrap_or_default();
-    let link = hub
-        .ops
-        .links
+    let link = AnswerLinks::of(&hub.ops)
         .read(code)
         .map_err(|error| Box::new(failure_page(&error)))?;
     if !links.count(link.is_some(), Instant::now()) {

@@ -8,7 +8,9 @@ use crate::failpoint::failpoint;
 use crate::hub::auth::Auth;
 use crate::hub::calls::{Served, bad, failed, reply};
 use crate::hub::router::{BODY_BYTES_MAX, BODY_TIME_MAX};
-use crate::ops::{OpError, RunnerSession, TokenAccess, apply_supervisor_facts, check_relayed};
+use crate::ops::{
+    HostedLogs, OpError, RunnerSession, Runners, TokenAccess, apply_supervisor_facts, check_relayed,
+};
 use crate::protocol::{
     ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork,
     JoinRunner, LogBytes, PostEnded, PostLeftFacts, PostLog, PostLogFiles, PostRemoved,
@@ -37,7 +39,7 @@ pub(super) fn join(asked: Asked, access: TokenAccess) -> Answer {
         let Asked { http, body, .. } = asked;
         match Box::pin(read_body(&http, access.id, body)).await {
             Ok(body) => match parse::<JoinRunner>(&body.bytes) {
-                Ok(call) => reply(http.hub.ops.runners.join(&access.name, call)),
+                Ok(call) => reply(Runners::of(&http.hub.ops).join(&access.name, call)),
                 Err(refusal) => *refusal,
             },
             Err(not_read) => not_read.refusal(),
@@ -50,7 +52,7 @@ pub(super) fn session(asked: &Asked, access: &TokenAccess) -> Option<RunnerSessi
     let (id, home) = asked
         .header(RUNNER_SESSION)
         .zip(asked.header(RUNNER_HOME))?;
-    asked.http.hub.ops.runners.session(&access.name, home, id)
+    Runners::of(&asked.http.hub.ops).session(&access.name, home, id)
 }
 
 /// A body in memory, which counts for its runner.
@@ -146,7 +148,7 @@ where
 /// Waits until there are orders for a runner.
 pub(super) fn work(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: GetRunnerWork| async move {
-        let Some(work) = http.hub.ops.runners.work(&session, &call).await else {
+        let Some(work) = Runners::of(&http.hub.ops).work(&session, &call).await else {
             return must_join();
         };
         let fingerprint = http.hub.listening.tls().map(|tls| {
@@ -163,7 +165,11 @@ pub(super) fn work(asked: Asked, access: TokenAccess, session: RunnerSession) ->
 /// Applies the facts that an attempt has left on disk.
 pub(super) fn left_facts(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: PostLeftFacts| async move {
-        reply(http.hub.ops.runners.apply_left_facts(&session, call).await)
+        reply(
+            Runners::of(&http.hub.ops)
+                .apply_left_facts(&session, call)
+                .await,
+        )
     })
 }
 
@@ -193,7 +199,7 @@ pub(super) fn supervisor_facts(
 /// Ends an attempt that its runner has seen end.
 pub(super) fn ended(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: PostEnded| async move {
-        reply(http.hub.ops.runners.end_hosted(&session, call).await)
+        reply(Runners::of(&http.hub.ops).end_hosted(&session, call).await)
     })
 }
 
@@ -229,21 +235,25 @@ pub(super) fn refs(asked: Asked, access: TokenAccess, session: RunnerSession) ->
 /// Passes on a part of a log that a caller reads now.
 pub(super) fn log_part(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: PostLog| async move {
-        reply(http.hub.ops.runners.accept_log_part(&session, call))
+        reply(Runners::of(&http.hub.ops).accept_log_part(&session, call))
     })
 }
 
 /// Answers which files of an ended attempt the hub lacks.
 pub(super) fn log_files(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: PostLogFiles| async move {
-        reply(http.hub.ops.hosted_logs.accept(&session, call).await)
+        reply(HostedLogs::of(&http.hub.ops).accept(&session, call).await)
     })
 }
 
 /// Confirms that a runner has removed the files of runs.
 pub(super) fn removed(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: PostRemoved| async move {
-        reply(http.hub.ops.runners.confirm_removed(&session, call).await)
+        reply(
+            Runners::of(&http.hub.ops)
+                .confirm_removed(&session, call)
+                .await,
+        )
     })
 }
 
@@ -263,9 +273,7 @@ pub(super) fn log_bytes(asked: Asked, access: TokenAccess, session: RunnerSessio
         let rest = bytes.slice((end + 1).min(bytes.len())..);
         match parse::<LogBytes>(&bytes[..end]) {
             Ok(at) => reply(
-                http.hub
-                    .ops
-                    .hosted_logs
+                HostedLogs::of(&http.hub.ops)
                     .store_bytes(&session, at, rest)
                     .await,
             ),

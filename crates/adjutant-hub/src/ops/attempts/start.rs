@@ -9,6 +9,7 @@ use crate::ops::attempts::{Launch, hash};
 use crate::ops::policy_file::PolicyFile;
 use crate::ops::pools::HubPools;
 use crate::ops::settings::Settings;
+use crate::ops::workspaces::Workspaces;
 use crate::ops::{OpError, Ops};
 use crate::store::{StartTarget, Store};
 use std::sync::Arc;
@@ -29,12 +30,12 @@ impl Starter {
             store: ops.store.clone(),
             home: Arc::clone(&ops.home),
             settings: ops.settings.clone(),
-            pools: ops.pools.clone(),
+            pools: HubPools::of(ops),
             launches: LaunchPlanner::new(
                 ops.store.clone(),
                 Arc::clone(&ops.home),
                 ops.settings.clone(),
-                ops.workspaces.clone(),
+                Workspaces::of(ops),
             ),
         }
     }

@@ -299,7 +299,9 @@ mod tests {
                 path: "index.lock".into(),
                 error: std::io::Error::other("no disk"),
             };
-            let settled = self.ops.journal.settle_failure(&self.merge, error).await;
+            let settled = MergeJournal::of(&self.ops)
+                .settle_failure(&self.merge, error)
+                .await;
             let under_way = self.fixture.store.read(merges_under_way).expect("merges");
             assert_eq!(under_way, [], "nothing is left to recover");
             settled

@@ -6,7 +6,7 @@ use crate::failpoint::failpoint;
 use crate::git;
 use crate::ops::trees::{Trees, take_snapshot, view as snapshot_view};
 use crate::ops::workspaces::Workspaces;
-use crate::ops::{Caller, OpError};
+use crate::ops::{Caller, OpError, Ops};
 use crate::store::{Store, Workspace, unfinished_in};
 use crate::view::{DiscardRun, DiscardView, SnapshotView};
 use adjutant_core::snapshot::SnapshotCause;
@@ -72,11 +72,11 @@ pub(crate) struct Discards {
 }
 
 impl Discards {
-    pub(in crate::ops) fn new(store: Store, trees: Trees, workspaces: Workspaces) -> Self {
+    pub(crate) fn of(ops: &Ops) -> Self {
         Self {
-            store,
-            trees,
-            workspaces,
+            store: ops.store.clone(),
+            trees: ops.trees.clone(),
+            workspaces: Workspaces::of(ops),
         }
     }
 

@@ -3,10 +3,10 @@
 use crate::config::Home;
 use crate::files;
 use crate::git::{self, Identity, RecoveryOutcome, Scratch, Update};
-use crate::ops::OpError;
 use crate::ops::trees::Trees;
 use crate::ops::undo::settle_undo;
 use crate::ops::workspaces::Workspaces;
+use crate::ops::{OpError, Ops};
 use crate::store::{
     Merge, Store, discarded_workspaces, last_merges, merges_under_way, resolved_below, run_by_id,
     undos_under_way,
@@ -31,17 +31,12 @@ pub(crate) struct MergeJournal {
 }
 
 impl MergeJournal {
-    pub(in crate::ops) fn new(
-        store: Store,
-        home: Arc<Home>,
-        trees: Trees,
-        workspaces: Workspaces,
-    ) -> Self {
+    pub(crate) fn of(ops: &Ops) -> Self {
         Self {
-            store,
-            home,
-            trees,
-            workspaces,
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            trees: ops.trees.clone(),
+            workspaces: Workspaces::of(ops),
         }
     }
 

@@ -28,7 +28,7 @@ impl MergeCall {
         Self {
             store: ops.store.clone(),
             trees: ops.trees.clone(),
-            journal: ops.journal.clone(),
+            journal: MergeJournal::of(ops),
             resolver: Resolver::of(ops),
         }
     }

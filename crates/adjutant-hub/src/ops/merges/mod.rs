@@ -10,6 +10,6 @@ mod message;
 mod resolve;
 mod target;
 
-pub(super) use discard::Discards;
-pub(super) use journal::MergeJournal;
+pub(crate) use discard::Discards;
+pub(crate) use journal::MergeJournal;
 pub(crate) use merge::MergeCall;

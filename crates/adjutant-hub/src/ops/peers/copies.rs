@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::failpoint::failpoint;
 use crate::ops::chats::{ChatCaller, Presence, shown_chat, storable};
 use crate::ops::settings::Settings;
-use crate::ops::{Caller, OpError, lookup};
+use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::peer::{PeerError, PeerHub};
 use crate::protocol::peer::{KEY_BYTES_MAX, ReadShared, SharedEntry, SharedPage};
 use crate::store::{
@@ -110,17 +110,12 @@ pub(crate) struct Copies {
 }
 
 impl Copies {
-    pub(in crate::ops) fn new(
-        store: Store,
-        settings: Settings,
-        peers: Peers,
-        presence: Presence,
-    ) -> Self {
+    pub(crate) fn of(ops: &Ops) -> Self {
         Self {
-            store,
-            settings,
-            peers,
-            presence,
+            store: ops.store.clone(),
+            settings: ops.settings.clone(),
+            peers: ops.peers.clone(),
+            presence: ops.presence.clone(),
         }
     }
 

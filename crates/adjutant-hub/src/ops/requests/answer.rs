@@ -44,7 +44,7 @@ impl AnswerCall {
             store: ops.store.clone(),
             home: Arc::clone(&ops.home),
             settings: ops.settings.clone(),
-            workspaces: ops.workspaces.clone(),
+            workspaces: Workspaces::of(ops),
         }
     }
 

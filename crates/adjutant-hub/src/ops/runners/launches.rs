@@ -75,7 +75,7 @@ impl LaunchRounds {
         Self {
             store: ops.store.clone(),
             settings: ops.settings.clone(),
-            pools: ops.pools.clone(),
+            pools: HubPools::of(ops),
             sessions: ops.sessions.clone(),
             launches: ops.launches.clone(),
         }

@@ -8,7 +8,7 @@ use crate::logs::kept::{AttemptLogs, is_plausible};
 use crate::ops::kept_logs::KeptLogs;
 use crate::ops::log_store::LogStore;
 use crate::ops::runner_sessions::RunnerSession;
-use crate::ops::{AttemptId, OpError};
+use crate::ops::{AttemptId, OpError, Ops};
 use crate::protocol::{LogBytes, LogBytesStored, LogFilesStored, PostLogFiles};
 use crate::store::{Store, attempt_row};
 use adjutant_core::Denied;
@@ -25,17 +25,12 @@ pub(crate) struct HostedLogs {
 }
 
 impl HostedLogs {
-    pub(in crate::ops) fn new(
-        store: Store,
-        home: Arc<Home>,
-        kept_logs: KeptLogs,
-        log_store: LogStore,
-    ) -> Self {
+    pub(crate) fn of(ops: &Ops) -> Self {
         Self {
-            store,
-            home,
-            kept_logs,
-            log_store,
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            kept_logs: ops.kept_logs.clone(),
+            log_store: ops.log_store.clone(),
         }
     }
 

@@ -268,8 +268,7 @@ mod tests {
             different_runs(&singly).await,
         );
         assert!(
-            ops(&together)
-                .runners
+            Runners::of(&ops(&together))
                 .lose_expired_attempts()
                 .await
                 .expect("recorded")
@@ -333,10 +332,10 @@ mod tests {
     async fn calls_are_answered_while_many_attempts_are_recorded() {
         let fixture = fixture();
         let runs = hosted_runs(&fixture, 3 * LOST_TOGETHER_MAX).await;
-        let ops = ops(&fixture);
+        let runners = Runners::of(&ops(&fixture));
         let live = fixture.store.write(|tx| live_by_host(tx.connection()));
         // The call is made when the first batch is being recorded.
-        let (lost, live) = tokio::join!(ops.runners.lose_expired_attempts(), live);
+        let (lost, live) = tokio::join!(runners.lose_expired_attempts(), live);
         lost.expect("recorded");
         assert_eq!(
             live.expect("answered").values().sum::<u64>(),
@@ -356,8 +355,7 @@ mod tests {
         lose_with_runners(&first.store, &first.settings, ids)
             .await
             .expect("recorded");
-        ops(&fixture)
-            .runners
+        Runners::of(&ops(&fixture))
             .lose_expired_attempts()
             .await
             .expect("recorded");
@@ -375,8 +373,7 @@ mod tests {
             .write(move |tx| tx.set_agent_end(bad.run, bad.n, "not JSON"))
             .await
             .expect("stored");
-        let failed = ops(&fixture)
-            .runners
+        let failed = Runners::of(&ops(&fixture))
             .lose_expired_attempts()
             .await
             .expect_err("it cannot be read");

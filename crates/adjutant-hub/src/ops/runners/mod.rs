@@ -22,7 +22,7 @@ use crate::ops::attempts::{Loss, apply_facts, end_lost_attempt, is_token_of, rec
 use crate::ops::runner_launches::Launches;
 use crate::ops::runner_sessions::{RunnerSession, Sessions, WaitingRunner};
 use crate::ops::settings::Settings;
-use crate::ops::{AttemptId, Launch, OpError, end_of_wait};
+use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
 use crate::protocol::{
     FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog,
     PostRemoved, RunnerJoined, RunnerWork,
@@ -105,17 +105,12 @@ pub(crate) struct Runners {
 }
 
 impl Runners {
-    pub(super) fn new(
-        store: Store,
-        settings: Settings,
-        sessions: Sessions,
-        launches: Launches,
-    ) -> Self {
+    pub(crate) fn of(ops: &Ops) -> Self {
         Self {
-            store,
-            settings,
-            sessions,
-            launches,
+            store: ops.store.clone(),
+            settings: ops.settings.clone(),
+            sessions: ops.sessions.clone(),
+            launches: ops.launches.clone(),
         }
     }
 

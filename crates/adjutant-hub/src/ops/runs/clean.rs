@@ -4,11 +4,13 @@ use crate::config::Home;
 use crate::git;
 use crate::ops::kept_logs::KeptLogs;
 use crate::ops::log_store::LogStore;
+use crate::ops::review::Reviews;
 use crate::ops::runner_sessions::Sessions;
 use crate::ops::runners::send_removed;
 use crate::ops::runs::caches::{list_unused_caches, remove_unused_caches};
 use crate::ops::runs::keep::{Cleaning, Keeper};
 use crate::ops::trees::Trees;
+use crate::ops::workspaces::Workspaces;
 use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{
     AttemptRow, FinishedPosition, Run, Store, StoreError, Tx, attempt_row, hosts_of, old_finished,
@@ -50,14 +52,14 @@ pub(crate) struct Cleaner {
 
 impl Cleaner {
     pub(crate) fn of(ops: &Ops) -> Self {
-        let (trees, reviews) = (ops.trees.clone(), ops.reviews.clone());
+        let (trees, reviews) = (ops.trees.clone(), Reviews::of(ops));
         Self {
             store: ops.store.clone(),
             home: Arc::clone(&ops.home),
             keeper: Keeper::new(
                 ops.store.clone(),
                 trees.clone(),
-                ops.workspaces.clone(),
+                Workspaces::of(ops),
                 reviews,
             ),
             trees,

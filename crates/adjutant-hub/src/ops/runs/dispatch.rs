@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::config::Home;
 use crate::ops::credentials::resolve_credentials;
+use crate::ops::pools::HubPools;
 use crate::ops::runs::plan::{DispatchPlanner, NewIds};
 use crate::ops::settings::Settings;
 use crate::ops::workspaces::Workspaces;
@@ -28,12 +29,12 @@ impl DispatchCall {
             store: ops.store.clone(),
             home: Arc::clone(&ops.home),
             settings: ops.settings.clone(),
-            workspaces: ops.workspaces.clone(),
+            workspaces: Workspaces::of(ops),
             planner: DispatchPlanner::new(
                 ops.store.clone(),
                 Arc::clone(&ops.home),
-                ops.workspaces.clone(),
-                ops.pools.clone(),
+                Workspaces::of(ops),
+                HubPools::of(ops),
             ),
         }
     }

@@ -56,8 +56,8 @@ impl RetryCall {
             store: ops.store.clone(),
             home: Arc::clone(&ops.home),
             settings: ops.settings.clone(),
-            workspaces: ops.workspaces.clone(),
-            pools: ops.pools.clone(),
+            workspaces: Workspaces::of(ops),
+            pools: HubPools::of(ops),
         }
     }
 

@@ -50,8 +50,8 @@ impl RunReader {
             home: Arc::clone(&ops.home),
             settings: ops.settings.clone(),
             trees: ops.trees.clone(),
-            workspaces: ops.workspaces.clone(),
-            pools: ops.pools.clone(),
+            workspaces: Workspaces::of(ops),
+            pools: HubPools::of(ops),
             sessions: ops.sessions.clone(),
             launches: ops.launches.clone(),
         }
