@@ -6,7 +6,7 @@ use crate::stats::{Row, Samples};
 use adjutant_api::view::Say;
 use adjutant_core::{ClientName, Principal};
 use adjutant_home::config::Home;
-use adjutant_hub::ops::{Caller, Ops};
+use adjutant_hub::ops::{Caller, Ops, SayCall};
 use adjutant_store::store::Store;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,7 +103,8 @@ pub async fn races(bench: &Bench) -> Result<Vec<Row>> {
                 ..Say::default()
             };
             calls.spawn(async move {
-                ops.say(caller, say)
+                SayCall::of(&ops)
+                    .say(caller, say)
                     .await
                     .map(|said| said.message.revision + 1)
             });

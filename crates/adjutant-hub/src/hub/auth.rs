@@ -5,7 +5,7 @@ use super::Hub;
 use super::connections::Line;
 use crate::attempt_processes::place::{self, Place};
 use crate::hub_client::{SUPERVISOR_HEADER, decode_name, encode_name};
-use crate::ops::{AttemptId, OpError, http_status};
+use crate::ops::{AttemptId, OpError, http_status, is_supervisor_of};
 use crate::process::caller::CallerProcess;
 use crate::protocol::{AttemptDir, headers};
 use crate::view::{ErrorView, codes};
@@ -56,7 +56,7 @@ impl CallerConnection {
         {
             return Ok(true);
         }
-        let genuine = hub.ops.is_supervisor_of(attempt, token)?;
+        let genuine = is_supervisor_of(hub.ops.store(), attempt, token)?;
         if genuine {
             self.0.shown.get_or_init(|| (attempt, token.to_owned()));
         }

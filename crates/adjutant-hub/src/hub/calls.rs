@@ -77,11 +77,11 @@ where
                     let done = serve(Arc::clone(&hub), caller, call);
                     Box::pin(async move {
                         if waits {
-                            hub.ops.first_reports().over().await;
+                            hub.ops.first_reports.over().await;
                         }
                         let response = reply(done.await);
                         if let Some(key) = key {
-                            hub.ops.first_reports().note_answer(&key);
+                            hub.ops.first_reports.note_answer(&key);
                         }
                         response
                     })

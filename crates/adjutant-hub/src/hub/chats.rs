@@ -1,6 +1,10 @@
 //! The calls about chats.
 
 use super::calls::{Calls, on};
+use crate::ops::{
+    SayCall, SearchIndex, archive_chat, cancel_answers, chat_stats, export_chat, import_chat,
+    list_chats, list_mentions, read_answers, read_board, show_chat, start_chat, summarise_chat,
+};
 use crate::process::usage;
 use crate::view::{
     ArchiveChat, CancelAnswers, ChatStats, ExportChat, GetChatStats, ImportChat, ListChats,
@@ -17,33 +21,70 @@ fn chat_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: StartChat| async move {
         hub.ops
             .tally
-            .measure(false, hub.ops.start_chat(caller, call))
+            .measure(
+                false,
+                start_chat(
+                    hub.ops.store(),
+                    &hub.ops.settings,
+                    &hub.ops.presence,
+                    caller,
+                    call,
+                ),
+            )
             .await
     });
     router = on(router, |hub, caller, call: ListChats| async move {
         let waits = call.wait_ms > 0;
         hub.ops
             .tally
-            .measure(waits, hub.ops.list_chats(&caller.who, &call))
+            .measure(waits, list_chats(hub.ops.store(), &caller.who, &call))
             .await
     });
     router = on(router, |hub, caller, call: ShowChat| async move {
         let waits = call.wait_ms > 0;
         hub.ops
             .tally
-            .measure(waits, hub.ops.show_chat(&caller.who, &call))
+            .measure(
+                waits,
+                show_chat(
+                    hub.ops.store(),
+                    &hub.ops.presence,
+                    &hub.ops.followed,
+                    &caller.who,
+                    &call,
+                ),
+            )
             .await
     });
     router = on(router, |hub, caller, call: SummariseChat| async move {
         hub.ops
             .tally
-            .measure(false, hub.ops.summarise_chat(caller, call))
+            .measure(
+                false,
+                summarise_chat(
+                    hub.ops.store(),
+                    hub.ops.home(),
+                    &hub.ops.settings,
+                    caller,
+                    call,
+                ),
+            )
             .await
     });
     on(router, |hub, caller, call: ArchiveChat| async move {
         hub.ops
             .tally
-            .measure(false, hub.ops.archive_chat(caller, call))
+            .measure(
+                false,
+                archive_chat(
+                    hub.ops.store(),
+                    hub.ops.home(),
+                    &hub.ops.settings,
+                    &hub.ops.presence,
+                    caller,
+                    call,
+                ),
+            )
             .await
     })
 }
@@ -53,32 +94,39 @@ fn message_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: ListMentions| async move {
         hub.ops
             .tally
-            .measure(false, async { hub.ops.list_mentions(&caller.who, &call) })
+            .measure(false, async {
+                list_mentions(hub.ops.store(), &caller.who, &call)
+            })
             .await
     });
     router = on(router, |hub, caller, call: Say| async move {
         hub.ops
             .tally
-            .measure(false, hub.ops.say(caller, call))
+            .measure(false, SayCall::of(&hub.ops).say(caller, call))
             .await
     });
     router = on(router, |hub, caller, call: ReadBoard| async move {
         hub.ops
             .tally
-            .measure(false, async { hub.ops.read_board(&caller.who, &call) })
+            .measure(false, async {
+                read_board(hub.ops.store(), &caller.who, &call)
+            })
             .await
     });
     router = on(router, |hub, caller, call: ReadAnswers| async move {
         let waits = call.wait_ms > 0;
         hub.ops
             .tally
-            .measure(waits, hub.ops.read_answers(&caller.who, &call))
+            .measure(waits, read_answers(hub.ops.store(), &caller.who, &call))
             .await
     });
     on(router, |hub, caller, call: CancelAnswers| async move {
         hub.ops
             .tally
-            .measure(false, hub.ops.cancel_answers(caller, call))
+            .measure(
+                false,
+                cancel_answers(hub.ops.store(), &hub.ops.settings, caller, call),
+            )
             .await
     })
 }
@@ -88,26 +136,33 @@ fn store_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: Search| async move {
         hub.ops
             .tally
-            .measure(false, hub.ops.search(&caller.who, call))
+            .measure(false, SearchIndex::of(&hub.ops).search(&caller.who, call))
             .await
     });
     router = on(router, |hub, caller, call: ExportChat| async move {
         hub.ops
             .tally
-            .measure(false, async { hub.ops.export_chat(&caller.who, &call) })
+            .measure(false, async {
+                export_chat(hub.ops.store(), &caller.who, &call)
+            })
             .await
     });
     router = on(router, |hub, caller, call: ImportChat| async move {
         hub.ops
             .tally
-            .measure(false, hub.ops.import_chat(caller, call))
+            .measure(
+                false,
+                import_chat(hub.ops.store(), &hub.ops.presence, caller, call),
+            )
             .await
     });
     on(router, |hub, caller, call: GetChatStats| async move {
         let stats = hub
             .ops
             .tally
-            .measure(false, async { hub.ops.chat_stats(&caller.who, &call) })
+            .measure(false, async {
+                chat_stats(hub.ops.store(), &hub.ops.tally, &caller.who, &call)
+            })
             .await?;
         Ok(ChatStats {
             hub_memory_bytes: usage::own_memory(),

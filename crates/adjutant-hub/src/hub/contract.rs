@@ -5,7 +5,15 @@ use super::calls::{Calls, from_supervisors, on, reply};
 use super::router::manage;
 use super::state::hub_view;
 use crate::failpoint::failpoint;
-use crate::ops::{AttemptId, Cleaning, OpError};
+use crate::ops::{
+    AnswerCall, AttemptId, BudgetCall, Cleaner, Cleaning, CommentCall, Discards, DispatchCall,
+    HubPools, MergeCall, OpError, ReportCalls, Results, ResumeCall, RetryCall, Reviews, RunControl,
+    RunReader, Tasks, Tokens, Undos, Waits, Webhooks, apply_facts, ask, ask_and_wait, ask_together,
+    await_orders, check_policies, closing_of, confirm_notified, delegate, list_attention,
+    list_grants, list_policies, list_requests, read_logs, read_request, read_together,
+    request_approval, revoke_grant, stats, trust_policies, trust_policy_change, try_policies,
+    withdraw_request,
+};
 use crate::protocol::{AskBudget, FactsStored, GetClosing, GetOrders, PostFacts};
 use crate::view::{
     Adopt, AnswerRequests, Ask, AskAndWait, AskTogether, Cancel, CancelTask, ChangeBudget,
@@ -44,41 +52,41 @@ pub(super) fn calls() -> Calls {
 /// Adds the calls that start runs and read them.
 fn run_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: Dispatch| async move {
-        hub.ops.dispatch(caller, call).await
+        DispatchCall::of(&hub.ops).dispatch(caller, call).await
     });
     router = on(router, |hub, caller, call: ListRuns| async move {
         // A long list would hold up other calls.
-        let list = move || hub.ops.list_runs(&caller.who, &call);
+        let list = move || RunReader::of(&hub.ops).list_runs(&caller.who, &call);
         tokio::task::spawn_blocking(list)
             .await
             .map_err(|error| OpError::Io(error.to_string()))?
     });
     router = on(router, |hub, caller, call: GetRun| async move {
-        hub.ops.get_run(&caller, &call).await
+        RunReader::of(&hub.ops).get_run(&caller, &call).await
     });
     router = on(router, |hub, caller, call: ReadResult| async move {
-        hub.ops.read_result(&caller.who, &call).await
+        Results::of(&hub.ops).read(&caller.who, &call).await
     });
     router = on(router, |hub, caller, call: ReadLogs| async move {
-        hub.ops.logs(&caller.who, &call).await
+        read_logs(&hub.ops, &caller.who, &call).await
     });
     router = on(router, |hub, caller, call: Wait| async move {
-        hub.ops.wait(&caller.who, &call).await
+        Waits::of(&hub.ops).wait(&caller.who, &call).await
     });
     router = on(router, |hub, caller, call: ReadEvents| async move {
-        hub.ops.events(&caller, &call).await
+        Waits::of(&hub.ops).events(&caller, &call).await
     });
     router = on(router, |hub, caller, call: ListAgents| async move {
         super::versions::list_agents(&hub, &caller.who, &call).await
     });
     router = on(router, |hub, caller, call: Adopt| async move {
-        hub.ops.adopt(caller, call).await
+        RunControl::of(&hub.ops).adopt(caller, call).await
     });
     router = on(router, |hub, caller, call: Clean| async move {
         let older_than_ms = i64::try_from(call.older_than_s)
             .unwrap_or(i64::MAX / 1000)
             .saturating_mul(1000);
-        hub.ops
+        Cleaner::of(&hub.ops)
             .clean(
                 caller,
                 older_than_ms,
@@ -91,163 +99,169 @@ fn run_calls(mut router: Calls) -> Calls {
             .await
     });
     on(router, |hub, caller, call: GetStats| async move {
-        hub.ops.stats(&caller.who, call).await
+        stats(hub.ops.store(), hub.ops.home(), &caller.who, call).await
     })
 }
 
 /// Adds the calls that change runs under way.
 fn control_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: Cancel| async move {
-        hub.ops.cancel(caller, call).await
+        RunControl::of(&hub.ops).cancel(caller, call).await
     });
     router = on(router, |hub, caller, call: Retry| async move {
-        hub.ops.retry(caller, call).await
+        RetryCall::of(&hub.ops).retry(caller, call).await
     });
     router = on(router, |hub, caller, call: FollowUp| async move {
-        hub.ops.follow_up(caller, call).await
+        RetryCall::of(&hub.ops).follow_up(caller, call).await
     });
     router = on(router, |hub, caller, call: Pause| async move {
-        hub.ops.pause(caller, call).await
+        RunControl::of(&hub.ops).pause(caller, call).await
     });
     router = on(router, |hub, caller, call: Resume| async move {
-        hub.ops.resume(caller, call).await
+        ResumeCall::of(&hub.ops).resume(caller, call).await
     });
     router = on(router, |hub, caller, call: ChangeBudget| async move {
-        hub.ops.change_budget(caller, call).await
+        BudgetCall::of(&hub.ops).change_budget(caller, call).await
     });
     router = on(router, |hub, caller, call: SendToRun| async move {
-        hub.ops.send(caller, call).await
+        RunControl::of(&hub.ops).send(caller, call).await
     });
     router = on(router, |hub, caller, call: SetStatus| async move {
-        hub.ops.set_status(caller, call).await
+        ReportCalls::of(&hub.ops).set_status(caller, call).await
     });
     on(router, |hub, caller, call: StopWork| async move {
-        hub.ops.stop_work(caller, call).await
+        ReportCalls::of(&hub.ops).stop_work(caller, call).await
     })
 }
 
 /// Adds the calls about the changes of runs.
 fn review_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: DiffRun| async move {
-        hub.ops.diff(&caller, &call).await
+        Reviews::of(&hub.ops).diff(&caller, &call).await
     });
     router = on(router, |hub, caller, call: UndoRun| async move {
-        hub.ops.undo(caller, call).await
+        Undos::of(&hub.ops).undo(caller, call).await
     });
     router = on(router, |hub, caller, call: MergeRun| async move {
-        hub.ops.merge(caller, call).await
+        MergeCall::of(&hub.ops).merge(caller, call).await
     });
     router = on(router, |hub, caller, call: CommentOnRun| async move {
-        hub.ops.comment(caller, call).await
+        CommentCall::of(&hub.ops).comment(caller, call).await
     });
     on(router, |hub, caller, call: DiscardRun| async move {
-        hub.ops.discard(caller, call).await
+        Discards::of(&hub.ops).discard(caller, call).await
     })
 }
 
 /// Adds the calls about requests and what needs attention.
 fn request_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: Ask| async move {
-        hub.ops.ask(caller, call).await
+        ask(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: AskAndWait| async move {
-        hub.ops.ask_and_wait(caller, call).await
+        ask_and_wait(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: AskTogether| async move {
-        hub.ops.ask_together(caller, call).await
+        ask_together(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: RequestApproval| async move {
-        hub.ops.request_approval(caller, call).await
+        request_approval(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: Delegate| async move {
-        hub.ops.delegate(caller, call).await
+        delegate(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: ReadRequest| async move {
-        hub.ops.read_request(caller, call).await
+        read_request(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: WithdrawRequest| async move {
-        hub.ops.withdraw_request(caller, call).await
+        withdraw_request(hub.ops.store(), caller, call).await
     });
     router = on(router, |hub, caller, call: ReadTogether| async move {
-        hub.ops.read_together(caller, call).await
+        read_together(hub.ops.store(), caller, call).await
     });
     router = on(router, |hub, caller, call: ListRequests| async move {
-        hub.ops.list_requests(&caller.who, &call)
+        list_requests(hub.ops.store(), &hub.ops.settings, &caller.who, &call)
     });
     router = on(router, |hub, caller, call: AnswerRequests| async move {
-        hub.ops.answer(caller, call).await
+        AnswerCall::of(&hub.ops).answer(caller, call).await
     });
     router = on(router, |hub, caller, call: ListAttention| async move {
-        hub.ops.list_attention(&caller.who, &call)
+        list_attention(
+            hub.ops.store(),
+            hub.ops.home(),
+            &hub.ops.settings,
+            &caller.who,
+            &call,
+        )
     });
     on(router, |hub, caller, call: ConfirmNotified| async move {
-        hub.ops.confirm_notified(caller, call).await
+        confirm_notified(hub.ops.store(), caller, call).await
     })
 }
 
 /// Adds the calls about tasks.
 fn task_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: StartTask| async move {
-        hub.ops.start_task(caller, call).await
+        Tasks::of(&hub.ops).start(caller, call).await
     });
     router = on(router, |hub, caller, call: GetTask| async move {
-        hub.ops.get_task(&caller, &call).await
+        Tasks::of(&hub.ops).get(&caller, &call).await
     });
     router = on(router, |hub, caller, call: UpdateTask| async move {
-        hub.ops.update_task(caller, call).await
+        Tasks::of(&hub.ops).update(caller, call).await
     });
     on(router, |hub, caller, call: CancelTask| async move {
-        hub.ops.cancel_task(caller, call).await
+        Tasks::of(&hub.ops).cancel(caller, call).await
     })
 }
 
 /// Adds the calls about pools, policies and grants.
 fn rule_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, _: ListPools| async move {
-        hub.ops.list_pools(&caller.who)
+        HubPools::of(&hub.ops).list(&caller.who)
     });
     router = on(router, |hub, caller, call: ChangePool| async move {
-        hub.ops.change_pool(caller, call).await
+        HubPools::of(&hub.ops).change(caller, call).await
     });
     router = on(router, |hub, caller, call: ListPolicies| async move {
-        hub.ops.list_policies(&caller.who, &call)
+        list_policies(hub.ops.store(), &hub.ops.settings, &caller.who, &call)
     });
     router = on(router, |hub, caller, call: CheckPolicies| async move {
-        hub.ops.check_policies(&caller.who, call)
+        check_policies(hub.ops.store(), &hub.ops.settings, &caller.who, call)
     });
     router = on(router, |hub, caller, call: TryPolicies| async move {
-        hub.ops.try_policies(&caller.who, &call)
+        try_policies(hub.ops.store(), &caller.who, &call)
     });
     router = on(router, |hub, caller, call: TrustPolicyChange| async move {
-        hub.ops.trust_policy_change(caller, call).await
+        trust_policy_change(hub.ops.store(), &hub.ops.settings, caller, call).await
     });
     router = on(router, |hub, caller, call: TrustPolicies| async move {
-        hub.ops.trust_policies(caller, call).await
+        trust_policies(hub.ops.store(), caller, call).await
     });
     router = on(router, |hub, caller, call: ListGrants| async move {
-        hub.ops.list_grants(&caller.who, &call)
+        list_grants(hub.ops.store(), &caller.who, &call)
     });
     on(router, |hub, caller, call: RevokeGrant| async move {
-        hub.ops.revoke_grant(caller, call).await
+        revoke_grant(hub.ops.store(), caller, call).await
     })
 }
 
 /// Adds the calls about webhooks and tokens.
 fn access_calls(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, _: ListWebhooks| async move {
-        hub.ops.list_webhooks(&caller.who)
+        Webhooks::of(&hub.ops).list(&caller.who)
     });
     router = on(router, |hub, caller, call: RetryWebhooks| async move {
-        hub.ops.retry_webhooks(caller, call).await
+        Webhooks::of(&hub.ops).retry(caller, call).await
     });
     router = on(router, |hub, caller, call: CreateToken| async move {
-        hub.ops.create_token(caller, call).await
+        Tokens::of(&hub.ops).create(caller, call).await
     });
     router = on(router, |hub, caller, call: ListTokens| async move {
-        hub.ops.list_tokens(&caller.who, &call)
+        Tokens::of(&hub.ops).list(&caller.who, &call)
     });
     on(router, |hub, caller, call: RevokeToken| async move {
-        hub.ops.revoke_token(caller, call).await
+        Tokens::of(&hub.ops).revoke(caller, call).await
     })
 }
 
@@ -259,7 +273,7 @@ fn hub_calls(mut router: Calls) -> Calls {
     });
     router = on(router, |hub, caller, _: CheckLogStore| async move {
         manage(&caller.who)?;
-        let checked = hub.ops.try_log_store().await;
+        let checked = hub.ops.log_store.try_out().await;
         Ok(
             checked.map_or_else(LogStoreCheck::default, |(address, tried)| LogStoreCheck {
                 address: Some(address),
@@ -303,8 +317,8 @@ fn supervisor_calls(mut router: Calls) -> Calls {
 
 async fn facts(hub: Shared, attempt: AttemptId, posted: PostFacts) -> Response {
     failpoint!("hub.before_facts");
-    let applied = hub.ops.apply_facts(attempt, posted.facts).await;
-    hub.ops.note_facts(attempt);
+    let applied = apply_facts(hub.ops.store(), &hub.ops.settings, attempt, posted.facts).await;
+    hub.ops.first_reports.note_facts(attempt);
     reply(applied.map(|cursor| FactsStored { cursor }))
 }
 
@@ -314,22 +328,22 @@ async fn orders(hub: Shared, attempt: AttemptId, wanted: GetOrders) -> Response 
         wait_ms,
         standing,
     } = wanted;
-    let mut orders = std::pin::pin!(hub.ops.orders(attempt, known, wait_ms));
+    let mut orders = std::pin::pin!(await_orders(hub.ops.store(), attempt, known, wait_ms));
     tokio::select! {
         biased;
         orders = &mut orders => return reply(orders),
-        () = hub.ops.receive_report(attempt, standing.as_ref()) => {}
+        () = hub.ops.first_reports.receive(attempt, standing.as_ref()) => {}
     }
     reply(orders.await)
 }
 
 async fn budget(hub: Shared, attempt: AttemptId, ask: AskBudget) -> Response {
-    reply(hub.ops.ask_budget(attempt, ask).await)
+    reply(hub.ops.gates.ask_budget(attempt, ask).await)
 }
 
 async fn closing(hub: Shared, attempt: AttemptId, asked: GetClosing) -> Response {
     let GetClosing { by_itself } = asked;
-    reply(hub.ops.closing(attempt, by_itself))
+    reply(closing_of(hub.ops.store(), attempt, by_itself))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::Hub;
 use crate::config::launcher_env;
 use crate::failpoint::failpoint;
-use crate::ops::RunnerLaunch;
+use crate::ops::{LaunchRounds, RunnerLaunch};
 use crate::process::{LaunchCommand, LeftLaunch};
 use crate::store::Topic;
 use crate::text;
@@ -35,9 +35,9 @@ pub(super) async fn launch(hub: Arc<Hub>) {
     let mut needed: BTreeMap<String, oneshot::Sender<()>> = BTreeMap::new();
     // Commands of earlier hubs are searched for at the start, and when a runner has ended that this
     // hub has not launched.
-    let mut may_have_left = hub.ops.has_launchers();
+    let mut may_have_left = hub.ops.settings.has_launchers();
     loop {
-        let nap = match hub.ops.launch_round().await {
+        let nap = match LaunchRounds::of(&hub.ops).round().await {
             Ok(round) => {
                 for name in &round.ended {
                     tracing::info!(runner = name, "a launched runner has ended");
@@ -91,7 +91,10 @@ pub(super) async fn launch(hub: Arc<Hub>) {
 /// or failed to join. `replaced`: runners that have ended just now, and those that will be launched
 /// under their names. Returns whether commands could be looked for.
 async fn end_left(hub: &Arc<Hub>, replaced: &BTreeSet<String>, ends: &mut JoinSet<()>) -> bool {
-    let (home, runners) = (hub.ops.home().dir.clone(), hub.ops.launched_runners());
+    let (home, runners) = (
+        hub.ops.home().dir.clone(),
+        LaunchRounds::of(&hub.ops).launched_runners(),
+    );
     let found = tokio::task::spawn_blocking(move || LeftLaunch::all(&home)).await;
     let (found, runners) = match (found, runners) {
         (Ok(found), Ok(runners)) => (found, runners),
@@ -201,7 +204,7 @@ fn note_failed(hub: &Hub, launch: &RunnerLaunch, error: &LaunchError) {
         problem,
         "the command of a launch has failed"
     );
-    hub.ops.note_launch_failed(&launch.name, problem);
+    LaunchRounds::of(&hub.ops).note_failed(&launch.name, problem);
 }
 
 fn start(hub: &Hub, launch: &RunnerLaunch) -> Result<LaunchCommand, LaunchError> {

@@ -100,6 +100,7 @@ impl Listening {
         // Without the configuration, the certificate is unknown.
         let http = hub
             .ops
+            .settings
             .config()
             .map_err(|error| io::Error::other(error.to_string()))?
             .http
@@ -183,7 +184,7 @@ pub(super) async fn listen(
     option: Option<SocketAddr>,
     is_foreground: bool,
 ) -> Result<(), ListenError> {
-    let config = hub.ops.config();
+    let config = hub.ops.settings.config();
     let configured = option.or_else(|| config.as_ref().ok().and_then(|config| config.listen));
     let Some(address) = configured.or_else(|| requested_address(hub.ops.home())) else {
         if let Err(error) = config
@@ -254,6 +255,7 @@ async fn open_dashboard(hub: &Hub, call: &OpenDashboard) -> Result<DashboardView
             if let Some(asked) = asked {
                 let http = hub
                     .ops
+                    .settings
                     .config()
                     .map(|config| config.http.clone())
                     .unwrap_or_default();

@@ -50,11 +50,11 @@ impl Pause {
 
 /// Moves logs: first those that an earlier hub has left, then those of each attempt that ends.
 pub(super) async fn move_logs(hub: Arc<Hub>) {
-    if !hub.ops.has_log_store() {
+    if !hub.ops.log_store.is_configured() {
         return;
     }
     let finding = Arc::clone(&hub);
-    match tokio::task::spawn_blocking(move || finding.ops.find_unmoved_logs()).await {
+    match tokio::task::spawn_blocking(move || finding.ops.log_store.find_unmoved()).await {
         Ok(Ok(())) => {}
         Ok(Err(error)) => {
             tracing::error!(%error, "logs that an earlier hub has left cannot be listed")
@@ -68,18 +68,18 @@ pub(super) async fn move_logs(hub: Arc<Hub>) {
     let mut moves = JoinSet::new();
     loop {
         tokio::select! {
-            taken = hub.ops.next_unmoved_logs(), if moves.len() < MOVES_MAX && pause.until.is_none() => {
+            taken = hub.ops.log_store.next_unmoved(), if moves.len() < MOVES_MAX && pause.until.is_none() => {
                 moves.spawn(move_taken(Arc::clone(&hub), taken).boxed());
             }
             Some(moved) = moves.join_next() => match moved {
                 Ok(Ok(Moved::Yes)) => {
-                    hub.ops.set_log_store_problem(None);
+                    hub.ops.log_store.set_problem(None);
                     pause.next = PAUSE;
                 }
                 Ok(Ok(Moved::No)) => {}
                 Ok(Err(error)) => {
                     let problem = error.to_string();
-                    hub.ops.set_log_store_problem(Some(problem.clone()));
+                    hub.ops.log_store.set_problem(Some(problem.clone()));
                     if let Some(begun) = pause.begin() {
                         tracing::warn!(problem, again_in_s = begun.as_secs(), "logs cannot be moved to the log store");
                     }
@@ -107,7 +107,7 @@ async fn move_taken(hub: Arc<Hub>, taken: AttemptToMove) -> Result<Moved, NotMov
             Ok(Moved::No)
         }
         Err(error @ NotMoved::Unavailable(_)) => {
-            hub.ops.note_complete_logs(taken.id);
+            hub.ops.log_store.note_complete(taken.id);
             Err(error)
         }
     }
@@ -115,13 +115,13 @@ async fn move_taken(hub: Arc<Hub>, taken: AttemptToMove) -> Result<Moved, NotMov
 
 /// Moves the logs of an attempt that has ended. Those of others are due again at their end.
 async fn move_ended(hub: &Hub, id: AttemptId) -> Result<Moved, NotMoved> {
-    if !hub.ops.has_ended_logs(id).await? {
+    if !hub.ops.log_store.has_ended_logs(id).await? {
         return Ok(Moved::No);
     }
-    match tokio::time::timeout(EXIT_MAX, attempt_over(&hub.ops.attempt_dir(id))).await {
+    match tokio::time::timeout(EXIT_MAX, attempt_over(&id.dir(hub.ops.home()))).await {
         Ok(over) => over?,
         Err(_) => return Err(NotMoved::Files("its supervisor has not exited".to_owned())),
     }
-    hub.ops.move_logs(id).await?;
+    hub.ops.log_store.move_logs(id).await?;
     Ok(Moved::Yes)
 }

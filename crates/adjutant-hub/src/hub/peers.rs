@@ -4,7 +4,7 @@
 
 use super::Hub;
 use super::calls::{Calls, on};
-use crate::ops::{FollowStep, OpError, SendStep};
+use crate::ops::{Copies, FollowStep, OpError, SendStep, send_next_post};
 use crate::peer::{PeerError, PeerHub};
 use crate::protocol::peer::WAIT_MS_MAX;
 use crate::store::{Subscription, Topic};
@@ -26,42 +26,42 @@ const RETRY_MAX: Duration = Duration::from_secs(20);
 /// Adds the calls about peers.
 pub(super) fn routes(mut router: Calls) -> Calls {
     router = on(router, |hub, caller, call: InvitePeer| async move {
-        hub.ops.invite_peer(caller, call).await
+        hub.ops.peers.invite(caller, call).await
     });
     router = on(router, |hub, caller, call: AddPeer| async move {
-        hub.ops.add_peer(caller, call).await
+        hub.ops.peers.add(caller, call).await
     });
     router = on(router, |hub, caller, call: ListPeers| async move {
-        hub.ops.list_peers(&caller.who, &call)
+        hub.ops.peers.list(&caller.who, &call)
     });
     router = on(router, |hub, caller, call: GetPeer| async move {
-        hub.ops.get_peer(&caller.who, &call).await
+        hub.ops.peers.get(&caller.who, &call).await
     });
     router = on(router, |hub, caller, call: BlockPeer| async move {
-        hub.ops.block_peer(caller, call).await
+        hub.ops.peers.block(caller, call).await
     });
     router = on(router, |hub, caller, call: RemovePeer| async move {
-        hub.ops.remove_peer(caller, call).await
+        hub.ops.peers.remove(caller, call).await
     });
     router = on(router, |hub, caller, call: ShareChat| async move {
-        hub.ops.share_chat(caller, call).await
+        hub.ops.peers.share(caller, call).await
     });
     router = on(router, |hub, caller, call: FollowChat| async move {
-        hub.ops.follow_chat(caller, call).await
+        Copies::of(&hub.ops).follow(caller, call).await
     });
     on(router, |hub, caller, call: UnfollowChat| async move {
-        hub.ops.unfollow_chat(caller, call).await
+        Copies::of(&hub.ops).unfollow(caller, call).await
     })
 }
 
 /// Keeps the tasks for the chats that are followed now.
 pub(super) async fn follow(hub: Arc<Hub>) {
     let changes = hub.ops.store().wake_ups().subscribe(vec![Topic::Peers]);
-    hub.ops.sweep_peer_secrets().await;
+    hub.ops.peers.sweep_secrets().await;
     let mut tasks = JoinSet::new();
     let mut running: HashMap<ChatId, [AbortHandle; 2]> = HashMap::new();
     loop {
-        match hub.ops.chats_to_follow() {
+        match Copies::of(&hub.ops).to_follow() {
             Ok(wanted) => {
                 running.retain(|chat, handles| {
                     let is_kept =
@@ -109,7 +109,7 @@ impl Retry {
 
 async fn receive(hub: Arc<Hub>, chat: ChatId) {
     let changes = hub.ops.store().wake_ups().subscribe(vec![Topic::Peers]);
-    let mut retry = Retry(RETRY_MIN);
+    let (copies, mut retry) = (Copies::of(&hub.ops), Retry(RETRY_MIN));
     // The first reply comes at once, so that a peer that is reachable again is known to be.
     let mut wait_ms = 0;
     loop {
@@ -121,7 +121,7 @@ async fn receive(hub: Arc<Hub>, chat: ChatId) {
                 let begun = Instant::now();
                 // A change of the peer, such as another token, ends the wait.
                 let step = tokio::select! {
-                    step = hub.ops.continue_copy(&peer, chat, wait_ms) => step,
+                    step = copies.continue_copy(&peer, chat, wait_ms) => step,
                     () = changes.wait() => break None,
                 };
                 match step {
@@ -174,7 +174,7 @@ async fn send(hub: Arc<Hub>, chat: ChatId) {
         };
         if let Ok(peer) = peer {
             loop {
-                match hub.ops.send_next_post(&peer, chat).await {
+                match send_next_post(hub.ops.store(), &peer, chat).await {
                     Ok(Ok(SendStep::Sent)) => retry = Retry(RETRY_MIN),
                     Ok(Ok(SendStep::Nothing)) => {
                         posts.wait().await;
@@ -206,7 +206,7 @@ async fn pause(time: Duration, changes: &Subscription) -> bool {
 
 /// Prepares calls for a followed chat. `None`: it is not followed now.
 async fn peer_of(hub: &Hub, chat: ChatId) -> Option<Result<PeerHub, PeerError>> {
-    match hub.ops.hub_of_chat(chat).await {
+    match Copies::of(&hub.ops).hub_of_chat(chat).await {
         Ok(peer) => peer,
         Err(error) => Some(Err(PeerError::Unreachable(store_failed(&error)))),
     }

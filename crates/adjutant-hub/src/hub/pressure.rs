@@ -2,9 +2,9 @@
 //! state what their runs use.
 
 use super::Hub;
+use crate::ops::PressureRelief;
 use crate::process::pressure::{self, MemoryTrigger};
-use crate::store::{Held, Topic, ends_with_runtime};
-use adjutant_core::pressure::ReliefHistory;
+use crate::store::{Topic, ends_with_runtime};
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,10 +19,10 @@ pub(super) async fn watch(hub: Arc<Hub>) {
     let mut trigger = MemoryTrigger::register()
         .inspect_err(|error| tracing::debug!(%error, "the kernel does not report memory pressure; it is read when runs report what they use"))
         .ok();
-    let (mut held, mut history) = (Held::default(), ReliefHistory::default());
+    let mut relief = PressureRelief::new(&hub.ops);
     loop {
-        hub.ops.note_load(pressure::load());
-        let nap = hub.ops.relieve_pressure(&mut held, &mut history).await.unwrap_or_else(|error| {
+        hub.ops.machine.note_load(pressure::load());
+        let nap = relief.step().await.unwrap_or_else(|error| {
             tracing::error!(%error, "decisions about the load of the machine cannot be recorded yet");
             Some(RETRY_AFTER)
         });

@@ -188,7 +188,8 @@ pub(super) fn too_many(connections: &Connections) -> Response {
 pub(super) fn with_problem(hub: &Hub, mut response: Response) -> Response {
     let problem = hub
         .ops
-        .config_problem()
+        .settings
+        .problem()
         .map(|problem| problem.chars().take(PROBLEM_CHARS_MAX).collect::<String>());
     if let Some(value) = problem
         .and_then(|problem| HeaderValue::from_str(&crate::hub_client::encode_name(&problem)).ok())
@@ -205,6 +206,7 @@ pub(super) fn with_problem(hub: &Hub, mut response: Response) -> Response {
 fn with_missing_reports(hub: &Hub, mut response: Response) -> Response {
     let names: String = hub
         .ops
+        .first_reports
         .names_without_report()
         .join(", ")
         .chars()

@@ -150,7 +150,7 @@ impl Serving {
         loops.shutdown().await;
         // A call may have arrived between the decision to end and the closing of the listener.
         let is_needed = matches!(reason, EndReason::Idle) && work::is_busy(&hub);
-        hub.ops.end_tree_changes().await;
+        hub.ops.trees.changes_end().await;
         store.close();
         // Calls that still wait for a server must not continue when the runtime has ended.
         store.abandon();

@@ -20,7 +20,7 @@ use super::{Hub, standby_logs};
 use crate::config::{Config, Home, LogStoreAddress, PostgresAddress};
 use crate::hub_client::{VERSION, encode_name, is_older, random_hex, wait_of, with_shortened_wait};
 use crate::objects::Objects;
-use crate::ops::{token_hash, try_objects};
+use crate::ops::{live_attempts, token_hash, try_objects};
 use crate::process::{Lock, hygiene};
 use crate::protocol::{HUB_TOKEN, PASSED, headers};
 use crate::remote::{self, HubAddress, Trust};
@@ -289,10 +289,10 @@ async fn idle(standby: &Standby, options: &Options) {
 /// Refuses leadership while attempts exist that another hub started on its own machine: only that
 /// hub knows whether they still work.
 pub(super) fn check_local_attempts(hub: &Hub) -> Result<(), NotBegun> {
-    let local = hub.ops.live_attempts()?;
+    let local = live_attempts(hub.ops.store())?;
     match local
         .into_iter()
-        .find(|id| !hub.ops.attempt_dir(*id).0.exists())
+        .find(|id| !id.dir(hub.ops.home()).0.exists())
     {
         None => Ok(()),
         Some(id) => Err(NotBegun::Refused(HubError::LocalAttempt { run: id.run })),

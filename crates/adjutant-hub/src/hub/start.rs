@@ -23,7 +23,7 @@ use super::{
 use crate::config::{Config, Home, LogStoreAddress};
 use crate::failpoint::failpoint;
 use crate::hub_client::{VERSION, wait_until_served};
-use crate::ops::Ops;
+use crate::ops::{MergeJournal, Ops, Webhooks, set_back};
 use crate::process::{Lock, hygiene, lock, watch};
 use crate::store::{ConfirmedNote, Lead, Store, StoreError, StoreLocation};
 use crate::versions::Versions;
@@ -291,9 +291,9 @@ impl Opened {
                 return Err(Stopped::Over(Served::LeadLost(claimed.lock)));
             }
         }
-        hub.ops.recover_tree_changes().await;
+        MergeJournal::of(&hub.ops).recover().await;
         // The webhooks are loaded, so that they receive the events of the first call.
-        if let Err(error) = hub.ops.set_webhooks().await {
+        if let Err(error) = Webhooks::of(&hub.ops).subscribe().await {
             tracing::warn!(%error, "the webhooks stay as they were");
         }
         start_loops(&hub, &mut loops);
@@ -311,13 +311,14 @@ impl Opened {
 /// Prepares the first call: what the store knows to be under way is adopted.
 async fn adopt(hub: &Shared, loops: &mut JoinSet<()>) -> Result<(), NotBegun> {
     hub.ops
-        .check_log_store()
+        .log_store
+        .check()
         .await
         .map_err(|error| NotBegun::Refused(error.into()))?;
     if hub.lead.is_some() {
         standby::check_local_attempts(hub)?;
     }
-    hub.ops.expect_reports()?;
+    hub.ops.first_reports.expect_all()?;
     // Before the first call: the predecessor's runs are watched, so that none counts as lost.
     work::adopt(hub, loops).await?;
     let is_over = hub.ops.store().has_begun_era()
@@ -326,7 +327,7 @@ async fn adopt(hub: &Shared, loops: &mut JoinSet<()>) -> Result<(), NotBegun> {
             .inspect_err(|error| tracing::error!(%error, "attempts that the database has lost cannot be ended yet"))
             .is_ok();
     // An earlier hub may have ended before it could end them.
-    if !is_over && hub.ops.set_back().is_some() {
+    if !is_over && set_back(hub.ops.store()).is_some() {
         loops.spawn(work::end_unknown_in_background(Arc::clone(hub)).boxed());
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use super::Shared;
 use crate::config::Config;
-use crate::ops::OpError;
+use crate::ops::{OpError, Webhooks, set_back};
 use crate::store::{Counts, StoreError, counts};
 use crate::view::{HubView, WebhookView};
 use std::sync::Arc;
@@ -27,7 +27,7 @@ async fn stored(hub: &Shared, with_webhooks: bool) -> Result<Stored, OpError> {
     let is_on_server = store.is_on_server();
     let read = move || -> Result<Stored, OpError> {
         let webhooks = if with_webhooks {
-            of.ops.webhooks()?
+            Webhooks::of(&of.ops).views()?
         } else {
             Vec::new()
         };
@@ -56,15 +56,17 @@ pub(super) async fn hub_view(hub: &Shared, with_webhooks: bool) -> Result<HubVie
         webhooks,
         is_away,
     } = stored(hub, with_webhooks).await?;
-    let config = hub.ops.config();
+    let config = hub.ops.settings.config();
     let (live_runs_max, mut problems) = match &config {
-        Ok(config) => (hub.ops.live_runs_max(config), Vec::new()),
+        Ok(config) => (hub.ops.machine.live_runs_max(config), Vec::new()),
         Err(error) => (
-            hub.ops.live_runs_max(&Config::builtin(hub.ops.home())),
+            hub.ops
+                .machine
+                .live_runs_max(&Config::builtin(hub.ops.home())),
             vec![error.to_string()],
         ),
     };
-    problems.extend(hub.ops.log_store_problem());
+    problems.extend(hub.ops.log_store.problem());
     problems.extend(is_away.then(|| "PostgreSQL does not answer; calls wait for it".to_owned()));
     let url = match hub.listening.state() {
         Some(Ok(opened)) => Some(opened.url),
@@ -100,7 +102,7 @@ pub(super) async fn hub_view(hub: &Shared, with_webhooks: bool) -> Result<HubVie
         fingerprint,
         webhooks,
         leader: None,
-        set_back: hub.ops.set_back().map(Box::new),
+        set_back: set_back(hub.ops.store()).map(Box::new),
         store_problem: None,
     })
 }

@@ -1,7 +1,7 @@
 //! Agents with the versions of their programs.
 
 use super::Shared;
-use crate::ops::OpError;
+use crate::ops::{OpError, configured_agents};
 use crate::view::{AgentList, ListAgents};
 use adjutant_core::Principal;
 
@@ -16,7 +16,7 @@ pub(super) async fn list_agents(
     who: &Principal,
     call: &ListAgents,
 ) -> Result<AgentList, OpError> {
-    let (mut list, asking) = hub.ops.list_agents(who, call)?;
+    let (mut list, asking) = configured_agents(hub.ops.store(), &hub.ops.settings, who, call)?;
     if asking.is_empty() {
         return Ok(list);
     }

@@ -6,7 +6,7 @@
 
 use super::Hub;
 use crate::config::Webhook;
-use crate::ops::OpError;
+use crate::ops::{OpError, Webhooks};
 use crate::store::Topic;
 use crate::{clock, webhook};
 use futures::FutureExt;
@@ -28,10 +28,11 @@ pub(super) async fn deliver(hub: Arc<Hub>) {
         let is_other = is_first
             || hub
                 .ops
+                .settings
                 .config()
                 .is_ok_and(|config| config.webhooks != known);
         if is_other {
-            match hub.ops.set_webhooks().await {
+            match Webhooks::of(&hub.ops).subscribe().await {
                 Ok(hooks) => {
                     is_first = false;
                     deliveries.shutdown().await;
@@ -74,14 +75,14 @@ enum Next {
 }
 
 async fn next(hub: &Hub, hook: &Webhook) -> Result<Next, OpError> {
-    let Some((delivery, not_before)) = hub.ops.next_delivery(hook)? else {
+    let Some((delivery, not_before)) = Webhooks::of(&hub.ops).next_delivery(hook)? else {
         return Ok(Next::Nothing);
     };
     let wait = clock::until(not_before);
     if !wait.is_zero() {
         return Ok(Next::Wait(wait));
     }
-    let problem = match hub.ops.outgoing(hook, &delivery)? {
+    let problem = match Webhooks::of(&hub.ops).outgoing(hook, &delivery)? {
         Some(outgoing) => webhook::deliver(hook, &outgoing)
             .await
             .err()
@@ -96,6 +97,8 @@ async fn next(hub: &Hub, hook: &Webhook) -> Result<Next, OpError> {
             "a webhook was not delivered"
         );
     }
-    hub.ops.note_delivery(hook, &delivery, problem).await?;
+    Webhooks::of(&hub.ops)
+        .note_delivery(hook, &delivery, problem)
+        .await?;
     Ok(Next::Done)
 }

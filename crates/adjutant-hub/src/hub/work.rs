@@ -4,7 +4,11 @@
 use super::Hub;
 use crate::attempt_processes::{attempt_over, is_over, kill_stragglers, spawn_guard};
 use crate::failpoint::failpoint;
-use crate::ops::{AttemptId, Caller, Launch, OpError, TreeSchedule, TreeWorkLeft, TurnScratches};
+use crate::ops::{
+    AttemptId, Caller, Chores, Copies, HubPools, Launch, OpError, Results, RunControl, RunReader,
+    Runners, SearchIndex, Starter, TreeTasks, TreeWorkLeft, Waits, Webhooks, knows_attempt,
+    live_attempts, not_spawned, recover_attempt, refused_as_too_old, run_turns,
+};
 use crate::process::pressure;
 use crate::protocol::AttemptDir;
 use crate::store::{
@@ -89,7 +93,7 @@ pub(super) async fn end_unknown(hub: &Hub) -> Result<(), OpError> {
     .await
     .map_err(|error| OpError::Io(error.to_string()))?;
     for id in listed {
-        if hub.ops.knows_attempt(id)? {
+        if knows_attempt(hub.ops.store(), id)? {
             continue;
         }
         let dir = AttemptDir::new(&hub.ops.home().dir, &id.run.to_string(), id.n.0);
@@ -128,7 +132,7 @@ fn names_in(dir: &Path) -> io::Result<Vec<String>> {
 /// are recorded before this returns, unless that takes too long.
 pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(), OpError> {
     let mut settled = Vec::new();
-    for id in hub.ops.live_attempts()? {
+    for id in live_attempts(hub.ops.store())? {
         let (settling, done) = oneshot::channel();
         loops.spawn(adopt_attempt(Arc::clone(hub), id, settling).boxed());
         settled.push(done);
@@ -147,7 +151,7 @@ pub(super) async fn adopt(hub: &Arc<Hub>, loops: &mut JoinSet<()>) -> Result<(),
 
 /// Watches an attempt. `settling` is dropped when the attempt is settled or found to be live.
 async fn adopt_attempt(hub: Arc<Hub>, id: AttemptId, settling: oneshot::Sender<()>) {
-    let is_over = is_over(&hub.ops.attempt_dir(id)).unwrap_or_else(|error| {
+    let is_over = is_over(&id.dir(hub.ops.home())).unwrap_or_else(|error| {
         tracing::error!(attempt = %id, %error, "it cannot be determined whether an attempt is live");
         false
     });
@@ -158,7 +162,7 @@ async fn adopt_attempt(hub: Arc<Hub>, id: AttemptId, settling: oneshot::Sender<(
 
 /// Waits for the reports of the supervisors of live attempts.
 pub(super) async fn await_first_reports(hub: Arc<Hub>) {
-    hub.ops.await_first_reports().await;
+    hub.ops.first_reports.wait_for_all().await;
 }
 
 /// Starts work that judges runs after the first reports of the supervisors of live attempts.
@@ -168,7 +172,7 @@ pub(super) fn after_first_reports<F: Future<Output = ()>>(
 ) -> impl Future<Output = ()> + use<F> {
     let hub = Arc::clone(hub);
     async move {
-        hub.ops.first_reports().over().await;
+        hub.ops.first_reports.over().await;
         work.await;
     }
 }
@@ -176,12 +180,12 @@ pub(super) fn after_first_reports<F: Future<Output = ()>>(
 /// Starts queued runs when a slot is free, and watches them.
 pub(super) async fn schedule(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Queue]);
-    let mut watched = JoinSet::new();
+    let (starter, mut watched) = (Starter::of(&hub.ops), JoinSet::new());
     loop {
         // Hubs that share a store start no attempts themselves, even without a valid configuration.
         while hub.lead.is_none() {
-            hub.ops.note_load(pressure::load());
-            match hub.ops.claim_next(&StartTarget::Here).await {
+            hub.ops.machine.note_load(pressure::load());
+            match starter.claim_next(&StartTarget::Here).await {
                 Ok(Some(launch)) => {
                     watched.spawn(start(Arc::clone(&hub), launch).boxed());
                 }
@@ -192,12 +196,12 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
                 }
             }
         }
-        if let Err(error) = start_on_runners(&hub).await {
+        if let Err(error) = start_on_runners(&hub, &starter).await {
             tracing::error!(%error, "no run can be started on a runner");
         }
         // A start may wait for the load of the machine from now on.
         hub.ops.store().wake_ups().notify([&Topic::Load]);
-        let nap = match hub.ops.next_limit_end() {
+        let nap = match HubPools::of(&hub.ops).next_limit_end() {
             Ok(next) => next.map_or(SLEEP_MAX, clock::until).min(SLEEP_MAX),
             Err(error) => {
                 tracing::error!(%error, "the ends of usage limits cannot be read");
@@ -217,9 +221,9 @@ pub(super) async fn schedule(hub: Arc<Hub>) {
 }
 
 /// Starts queued runs on runners with free slots.
-async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
+async fn start_on_runners(hub: &Hub, starter: &Starter) -> Result<(), OpError> {
     loop {
-        let (places, mut has_claimed) = (hub.ops.runner_places()?, false);
+        let (places, mut has_claimed) = (Runners::of(&hub.ops).places()?, false);
         let most = places.iter().map(|place| place.free).max().unwrap_or(0);
         // One run for each of them before a second one for any.
         let mut wanted: Vec<usize> = Vec::new();
@@ -239,7 +243,7 @@ async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
                 .map(|place| places[*place].place.clone())
                 .collect();
             let (mut launches, mut failed) = (BTreeMap::<usize, Vec<Launch>>::new(), None);
-            let claimed = hub.ops.claim_each(&starts).await?;
+            let claimed = starter.claim_each(&starts).await?;
             has_claimed |= !claimed.is_empty();
             for (number, launch) in claimed {
                 match launch {
@@ -253,7 +257,9 @@ async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
             // No run is left for the others.
             wanted.retain(|place| launches.contains_key(place) || !part.contains(place));
             for (place, launches) in launches {
-                hub.ops.offer_launches(&places[place], launches).await;
+                Runners::of(&hub.ops)
+                    .offer_launches(&places[place], launches)
+                    .await;
             }
             if let Some(error) = failed {
                 return Err(error);
@@ -267,8 +273,9 @@ async fn start_on_runners(hub: &Hub) -> Result<(), OpError> {
 
 /// Records the loss of attempts on runners that are cut off for longer than the lease.
 pub(super) async fn watch_leases(hub: Arc<Hub>) {
+    let runners = Runners::of(&hub.ops);
     loop {
-        let nap = match hub.ops.lose_expired_attempts().await {
+        let nap = match runners.lose_expired_attempts().await {
             Ok(next) => next
                 .map_or(SLEEP_MAX, |next| {
                     next.saturating_duration_since(Instant::now())
@@ -284,7 +291,7 @@ pub(super) async fn watch_leases(hub: Arc<Hub>) {
         ends_with_runtime().await;
         tokio::select! {
             () = tokio::time::sleep(nap) => {}
-            () = hub.ops.runner_joined() => {}
+            () = runners.joined() => {}
         }
     }
 }
@@ -292,14 +299,16 @@ pub(super) async fn watch_leases(hub: Arc<Hub>) {
 async fn start(hub: Arc<Hub>, launch: Launch) {
     let Launch { id, dir, order } = launch;
     if let Some(problem) = hub.versions.too_old(&order).await {
-        while let Err(error) = hub.ops.refused_as_too_old(id, problem.clone()).await {
+        while let Err(error) =
+            refused_as_too_old(hub.ops.store(), &hub.ops.settings, id, problem.clone()).await
+        {
             tracing::error!(attempt = %id, %error, "the refusal of an outdated agent cannot be recorded yet");
             tokio::time::sleep(RETRY_AFTER).await;
         }
         return;
     }
     // An undo that began before the run was claimed may replace files of its directory.
-    hub.ops.undos_end().await;
+    hub.ops.trees.undos_end().await;
     let (dir, order) = (Arc::new(dir), Arc::new(order));
     let spawned = loop {
         failpoint!("hub.before_guard");
@@ -312,7 +321,7 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
             Err(error) if files::is_shortage(&error) => {
                 tracing::error!(attempt = %id, %error, "the guard cannot be started yet");
                 tokio::time::sleep(RETRY_AFTER).await;
-                if !hub.ops.is_starting(id) {
+                if !id.is_starting(hub.ops.store()) {
                     return watch_attempt(hub, id).await;
                 }
             }
@@ -334,7 +343,9 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
         Err(error) => {
             tracing::error!(attempt = %id, %error, "the guard cannot be started");
             let message = format!("its guard could not be started: {error}");
-            while let Err(error) = hub.ops.not_spawned(id, message.clone()).await {
+            while let Err(error) =
+                not_spawned(hub.ops.store(), &hub.ops.settings, id, message.clone()).await
+            {
                 tracing::error!(attempt = %id, %error, "the failed start cannot be recorded yet");
                 tokio::time::sleep(RETRY_AFTER).await;
             }
@@ -344,7 +355,7 @@ async fn start(hub: Arc<Hub>, launch: Launch) {
 
 /// Waits until no process of an attempt is left and settles its end.
 async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
-    let dir = hub.ops.attempt_dir(id);
+    let dir = id.dir(hub.ops.home());
     let was_seen = is_over(&dir).is_ok_and(|is_over| !is_over);
     while let Err(error) = attempt_over(&dir).await {
         tracing::error!(attempt = %id, %error, "an attempt cannot be watched yet");
@@ -354,24 +365,32 @@ async fn watch_attempt(hub: Arc<Hub>, id: AttemptId) {
         tracing::error!(attempt = %id, %error, "the end of an attempt cannot be recorded yet");
         tokio::time::sleep(RETRY_AFTER).await;
     }
-    hub.ops.note_reported(id);
-    hub.ops.note_complete_logs(id);
+    hub.ops.first_reports.note_reported(id);
+    hub.ops.log_store.note_complete(id);
 }
 
 async fn settle_attempt(hub: &Hub, id: AttemptId, was_seen: bool) -> Result<(), OpError> {
-    if hub.ops.is_settled(id)? {
+    if id.is_settled(hub.ops.store())? {
         return Ok(());
     }
     // Guard and supervisor have ended without settling the attempt. Remaining processes are killed
     // before any file is read that they could have replaced.
-    let (dir, run, n) = (hub.ops.attempt_dir(id), id.run.to_string(), id.n.0);
+    let (dir, run, n) = (id.dir(hub.ops.home()), id.run.to_string(), id.n.0);
     let killed = tokio::task::spawn_blocking(move || kill_stragglers(&dir, &run, n))
         .await
         .map_err(|error| OpError::Io(error.to_string()))?;
     if killed > 0 {
         tracing::warn!(attempt = %id, killed, "killed processes that outlived guard and supervisor");
     }
-    hub.ops.recover_attempt(id, was_seen).await
+    recover_attempt(
+        hub.ops.store(),
+        hub.ops.home(),
+        &hub.ops.settings,
+        &hub.ops.trees,
+        id,
+        was_seen,
+    )
+    .await
 }
 
 /// Applies the deadlines of requests and runs, and escalates unanswered requests.
@@ -379,7 +398,7 @@ pub(super) async fn apply_deadlines(hub: Arc<Hub>) {
     let wake_ups = hub.ops.store().wake_ups();
     loop {
         // Without escalation, a new request changes nothing but the next deadline.
-        let topics = if hub.ops.has_escalation() {
+        let topics = if hub.ops.settings.has_escalation() {
             vec![Topic::Deadline, Topic::Asked]
         } else {
             vec![Topic::Deadline]
@@ -388,7 +407,7 @@ pub(super) async fn apply_deadlines(hub: Arc<Hub>) {
         // After the subscription and before the read: a deadline that is committed from here on
         // wakes this loop, even if the read does not see it.
         wake_ups.set_next_check(None);
-        let nap = match hub.ops.apply_deadlines_and_escalate().await {
+        let nap = match Chores::of(&hub.ops).apply_deadlines_and_escalate().await {
             Ok(next) => next.map_or(SLEEP_MAX, clock::until).min(SLEEP_MAX),
             Err(error) => {
                 tracing::error!(%error, "deadlines cannot be processed");
@@ -407,7 +426,7 @@ pub(super) async fn apply_deadlines(hub: Arc<Hub>) {
 /// running.
 pub(super) async fn clean_up(hub: Arc<Hub>) {
     loop {
-        match hub.ops.remove_expired().await {
+        match Chores::of(&hub.ops).remove_expired().await {
             Ok(()) => tracing::debug!("the cleanup ran"),
             Err(error) => tracing::error!(%error, "the cleanup failed"),
         }
@@ -432,9 +451,9 @@ pub(super) async fn drop_credentials(hub: Arc<Hub>) {
 /// a time, concurrently with calls.
 pub(super) async fn watch_trees(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Trees]);
-    let (mut between_turns, mut watched) = (TurnScratches::default(), TreeSchedule::default());
+    let mut tasks = TreeTasks::new(&hub.ops);
     loop {
-        match hub.ops.do_tree_work(&mut between_turns, &mut watched).await {
+        match tasks.perform_next().await {
             Ok(TreeWorkLeft::Unknown) => {}
             Ok(TreeWorkLeft::Nothing(None)) => subscription.wait().await,
             Ok(TreeWorkLeft::Nothing(Some(again))) => tokio::select! {
@@ -453,7 +472,9 @@ pub(super) async fn watch_trees(hub: Arc<Hub>) {
 pub(super) async fn answer_chats(hub: Arc<Hub>) {
     let subscription = hub.ops.store().wake_ups().subscribe(vec![Topic::Turns]);
     loop {
-        if let Err(error) = hub.ops.run_turns().await {
+        if let Err(error) =
+            run_turns(hub.ops.store(), &hub.ops.settings, &Results::of(&hub.ops)).await
+        {
             tracing::error!(%error, "answers in chats are delayed");
             tokio::time::sleep(RETRY_AFTER).await;
             continue;
@@ -468,7 +489,7 @@ pub(super) async fn index(hub: Arc<Hub>) {
     let mut after = 0;
     loop {
         let began = Instant::now();
-        let more = match hub.ops.index_some(after).await {
+        let more = match SearchIndex::of(&hub.ops).index_some(after).await {
             Ok((seq, more)) => {
                 after = seq;
                 more
@@ -507,8 +528,9 @@ pub(super) async fn render(hub: Arc<Hub>) {
             Ok((runs, last)) => {
                 cursor = last;
                 for run in runs {
-                    let ops = hub.ops.clone();
-                    let rendered = tokio::task::spawn_blocking(move || ops.render_meta(run)).await;
+                    let chores = Chores::of(&hub.ops);
+                    let rendered =
+                        tokio::task::spawn_blocking(move || chores.render_meta(run)).await;
                     if let Err(error) =
                         rendered.unwrap_or_else(|error| Err(OpError::Io(error.to_string())))
                     {
@@ -527,8 +549,8 @@ pub(super) async fn render(hub: Arc<Hub>) {
 /// Returns whether the hub has work even without callers.
 pub(super) fn is_busy(hub: &Hub) -> bool {
     hub.ops.store().read(has_scheduled_work).unwrap_or(true)
-        || hub.ops.has_deliveries().unwrap_or(true)
-        || hub.ops.follows_chats().unwrap_or(true)
+        || Webhooks::of(&hub.ops).has_deliveries().unwrap_or(true)
+        || Copies::of(&hub.ops).are_any().unwrap_or(true)
 }
 
 /// Cancels every run and waits, within a limit, until none of their processes is left.
@@ -537,7 +559,7 @@ pub(super) async fn end_all(hub: &Hub) {
         who: Principal::Person,
         key: None,
     };
-    let runs = match hub.ops.list_runs(
+    let runs = match RunReader::of(&hub.ops).list_runs(
         &Principal::Person,
         &ListRuns {
             all: false,
@@ -553,7 +575,7 @@ pub(super) async fn end_all(hub: &Hub) {
             run: run.identity.run_id.clone(),
             reason: Some("the home is removed with its hub".to_owned()),
         };
-        if let Err(error) = hub.ops.cancel(person(), cancel).await {
+        if let Err(error) = RunControl::of(&hub.ops).cancel(person(), cancel).await {
             tracing::debug!(%error, run = run.identity.name, "not cancelled");
         }
     }
@@ -567,7 +589,7 @@ pub(super) async fn end_all(hub: &Hub) {
         new_reports: false,
         wait_ms: END_ALL_MS,
     };
-    if let Err(error) = hub.ops.wait(&Principal::Person, &wait).await {
+    if let Err(error) = Waits::of(&hub.ops).wait(&Principal::Person, &wait).await {
         tracing::error!(%error, "waiting for the end of the runs failed");
     }
     // A run ends when its supervisor reports it. Guard and supervisor exit shortly after.
@@ -595,12 +617,12 @@ pub(super) async fn end_all(hub: &Hub) {
 
 /// Kills the remaining processes of the live runs.
 pub(super) async fn kill_all(hub: &Hub) {
-    let live = match hub.ops.live_attempts() {
+    let live = match live_attempts(hub.ops.store()) {
         Ok(live) => live,
         Err(error) => return tracing::error!(%error, "the live runs cannot be listed"),
     };
     for id in live {
-        let dir = hub.ops.attempt_dir(id);
+        let dir = id.dir(hub.ops.home());
         if let Err(error) =
             tokio::task::spawn_blocking(move || kill_stragglers(&dir, &id.run.to_string(), id.n.0))
                 .await
@@ -617,6 +639,7 @@ pub(super) async fn idle(hub: &Hub) {
         // not exit.
         let idle_exit_ms = hub
             .ops
+            .settings
             .config()
             .ok()
             .and_then(|config| config.times.idle_exit_ms);

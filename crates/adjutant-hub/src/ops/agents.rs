@@ -5,9 +5,10 @@ use crate::clock::{self, rfc3339};
 use crate::config::{AgentEntry, BUILT_IN, Config, GateSettings, KeySource};
 use crate::ops::checks::checked_env;
 use crate::ops::programs::{own_env, program};
-use crate::ops::{OpError, Ops, profiles};
+use crate::ops::settings::Settings;
+use crate::ops::{OpError, lookup, profiles};
 use crate::preset::{About, Capabilities, Preset, TestedVersions, Version, VersionMin};
-use crate::store::{QuotaWindowRow, quota_windows, usage_limits};
+use crate::store::{QuotaWindowRow, Store, quota_windows, usage_limits};
 use crate::versions::{VersionQuery, VersionReply, query_env};
 use crate::view::{
     AgentList, AgentView, CanView, GateView, ListAgents, QuotaWindowView, SignInView,
@@ -241,70 +242,67 @@ pub(crate) fn add_versions(
     }
 }
 
-impl Ops {
-    /// Lists the configured agents and whether they can be started. With versions, also returns the
-    /// version queries to run.
-    ///
-    /// # Errors
-    /// The configuration cannot be used.
-    pub fn list_agents(
-        &self,
-        who: &Principal,
-        call: &ListAgents,
-    ) -> Result<(AgentList, Vec<VersionQuery>), OpError> {
-        Self::check(who, Action::ListAgents)?;
-        checked_env(&call.env)?;
-        let config = self.config()?;
-        let mut env = if call.env.is_empty() {
-            crate::config::dispatch_env()
-        } else {
-            call.env.clone()
-        };
-        for (name, value) in crate::config::base_env() {
-            env.entry(name).or_insert(value);
-        }
-        let mut asking: BTreeMap<PathBuf, VersionQuery> = BTreeMap::new();
-        let mut agents = Vec::new();
-        let limits = self.store.read(usage_limits)?;
-        let windows = self
-            .store
-            .read(|connection| quota_windows(connection, clock::now()))?;
-        for (entry, found) in listed(&config, &env, call.all) {
-            let preset = Preset::from_text(&entry.spec.preset);
-            let mut agent = view(entry, preset.as_ref(), &found, &env);
-            agent.pool = config.pool_of(&entry.spec.name).to_string();
-            agent.gate = config.gate_of(&entry.spec.name).map(gate);
-            agent.quota_windows = windows
-                .iter()
-                .filter(|row| row.agent == agent.name)
-                .map(quota_window)
-                .collect();
-            if let Some(row) = limits
-                .iter()
-                .find(|row| row.agent == agent.name && row.limit.is_closed(clock::steady()))
-            {
-                agent.limited_until = Some(rfc3339(clock::expected_wall_time(row.limit.until)));
-                agent.limit_reported_at = Some(rfc3339(row.reported_at));
-            }
-            if let (true, Some(preset), Ok(Some(path))) = (call.versions, &preset, found)
-                && !preset.about.version_args.is_empty()
-            {
-                asking.entry(path.clone()).or_insert_with(|| VersionQuery {
-                    program: path,
-                    args: preset.about.version_args.clone(),
-                    env: asked_env(entry, preset, &env),
-                });
-            }
-            agents.push(agent);
-        }
-        Ok((
-            AgentList {
-                agents,
-                warnings: Vec::new(),
-            },
-            asking.into_values().collect(),
-        ))
+/// Lists the configured agents and whether they can be started. With versions, also returns the
+/// version queries to run.
+///
+/// # Errors
+/// The configuration cannot be used.
+pub(crate) fn configured_agents(
+    store: &Store,
+    settings: &Settings,
+    who: &Principal,
+    call: &ListAgents,
+) -> Result<(AgentList, Vec<VersionQuery>), OpError> {
+    lookup::check(who, Action::ListAgents)?;
+    checked_env(&call.env)?;
+    let config = settings.config()?;
+    let mut env = if call.env.is_empty() {
+        crate::config::dispatch_env()
+    } else {
+        call.env.clone()
+    };
+    for (name, value) in crate::config::base_env() {
+        env.entry(name).or_insert(value);
     }
+    let mut asking: BTreeMap<PathBuf, VersionQuery> = BTreeMap::new();
+    let mut agents = Vec::new();
+    let limits = store.read(usage_limits)?;
+    let windows = store.read(|connection| quota_windows(connection, clock::now()))?;
+    for (entry, found) in listed(&config, &env, call.all) {
+        let preset = Preset::from_text(&entry.spec.preset);
+        let mut agent = view(entry, preset.as_ref(), &found, &env);
+        agent.pool = config.pool_of(&entry.spec.name).to_string();
+        agent.gate = config.gate_of(&entry.spec.name).map(gate);
+        agent.quota_windows = windows
+            .iter()
+            .filter(|row| row.agent == agent.name)
+            .map(quota_window)
+            .collect();
+        if let Some(row) = limits
+            .iter()
+            .find(|row| row.agent == agent.name && row.limit.is_closed(clock::steady()))
+        {
+            agent.limited_until = Some(rfc3339(clock::expected_wall_time(row.limit.until)));
+            agent.limit_reported_at = Some(rfc3339(row.reported_at));
+        }
+        if let (true, Some(preset), Ok(Some(path))) = (call.versions, &preset, found)
+            && !preset.about.version_args.is_empty()
+        {
+            asking.entry(path.clone()).or_insert_with(|| VersionQuery {
+                program: path,
+                args: preset.about.version_args.clone(),
+                env: asked_env(entry, preset, &env),
+            });
+        }
+        agents.push(agent);
+    }
+    Ok((
+        AgentList {
+            agents,
+            warnings: Vec::new(),
+        },
+        asking.into_values().collect(),
+    ))
 }
 
 type FoundProgram = Result<Option<PathBuf>, OpError>;

@@ -2,19 +2,20 @@
 //! and the person to whom it was sent, and is signed with a key in the home. Nothing is stored for
 //! a link: a request is answered once, so each link is.
 
-use super::{Caller, OpError, Ops, random, render};
-use crate::store::{Request, request_by_id};
-use crate::view::{AnswerOne, AnswerRequests, DecisionWord, RequestView};
+use super::{OpError, Ops, random, render};
+use crate::config::Home;
+use crate::store::{Request, Store, request_by_id};
+use crate::view::{AnswerOne, DecisionWord, RequestView};
 use crate::{clock, files};
 use adjutant_core::request::LinkName;
-use adjutant_core::{Denied, Principal, RequestId, RequestState, SteadyTime};
+use adjutant_core::{Denied, RequestId, RequestState, SteadyTime};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, KeyInit, Mac};
 use http::Uri;
 use sha2::Sha256;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The path of a link, before its code.
 pub(crate) const LINK_PATH: &str = "/a/";
@@ -102,102 +103,23 @@ impl AnswerLink {
             name: LinkName::parse(name).ok()?,
         })
     }
-}
 
-fn payload_mac(key: &[u8], payload: &[u8]) -> Hmac<Sha256> {
-    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key may have any length");
-    mac.update(PURPOSE);
-    mac.update(payload);
-    mac
-}
-
-impl Ops {
-    /// Returns a link with which a person can answer a request.
-    pub(super) fn answer_link(
+    /// Returns what a person who uses the link answers to its request.
+    ///
+    /// # Errors
+    /// The request has expired, or there is no such option.
+    pub(super) fn answered(
         &self,
-        public_url: &Uri,
         request: &Request,
-        name: &LinkName,
-    ) -> Result<String, OpError> {
-        let (expires_at, content_hash) = (request.expires_at, render::content_hash(request));
-        let code = AnswerLink {
-            request: request.id,
-            expires_at,
-            content_hash,
-            name: name.clone(),
-        }
-        .code(&self.link_key()?);
-        Ok(format!(
-            "{}{LINK_PATH}{code}",
-            public_url.to_string().trim_end_matches('/')
-        ))
-    }
-
-    /// Checks the code of a link. `None`: it is unknown.
-    ///
-    /// # Errors
-    /// The key cannot be read.
-    pub fn read_link(&self, code: &str) -> Result<Option<AnswerLink>, OpError> {
-        let key = match self.read_link_key() {
-            Ok(key) => key,
-            // Without a key, there are no links.
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => {
-                return Err(OpError::Io(format!(
-                    "the key of links cannot be read: {error}"
-                )));
-            }
-        };
-        Ok(AnswerLink::of_code(code, &key))
-    }
-
-    /// Returns what a link leads to, which changes nothing.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(crate) fn resolve_link(&self, link: &AnswerLink) -> Result<LinkedRequest, OpError> {
-        let Some(request) = self
-            .store
-            .read(|connection| request_by_id(connection, link.request))?
-        else {
-            return Ok(LinkedRequest::Gone);
-        };
-        if render::content_hash(&request) != link.content_hash {
-            return Ok(LinkedRequest::Changed);
-        }
-        let view = Box::new(render::request(&request));
-        // The loop that expires requests may not have run yet.
-        let is_open = request.state == RequestState::Pending
-            && clock::steady() < link.expires_at.min(request.expires_at);
-        Ok(if is_open {
-            LinkedRequest::Open(view)
-        } else {
-            LinkedRequest::Settled(view)
-        })
-    }
-
-    /// Answers the request of a link, in the name of its person.
-    ///
-    /// # Errors
-    /// There is no such option, the answer is invalid, or the request is answered, withdrawn,
-    /// expired, removed or another text.
-    pub(crate) async fn answer_by_link(
-        &self,
-        link: &AnswerLink,
         answer: LinkAnswer,
-    ) -> Result<(), OpError> {
-        let Some(request) = self
-            .store
-            .read(|connection| request_by_id(connection, link.request))?
-        else {
-            return Err(Denied::not_found("question", &link.request.to_string()).into());
-        };
-        if clock::steady() >= link.expires_at && request.state == RequestState::Pending {
-            return Err(Denied::Expired.into());
+        now: SteadyTime,
+    ) -> Result<AnswerOne, Denied> {
+        if now >= self.expires_at && request.state == RequestState::Pending {
+            return Err(Denied::Expired);
         }
         let mut one = AnswerOne {
-            message_id: Some(link.request.to_string()),
-            content_hash: Some(link.content_hash.clone()),
+            message_id: Some(self.request.to_string()),
+            content_hash: Some(self.content_hash.clone()),
             ..AnswerOne::default()
         };
         match answer {
@@ -219,20 +141,70 @@ impl Ops {
                 };
             }
         }
-        let caller = Caller {
-            who: Principal::Person,
-            key: None,
-        };
-        self.settle(
-            caller,
-            AnswerRequests { answers: vec![one] },
-            Some(link.name.clone()),
-        )
-        .await
-        .map(|_| ())
+        Ok(one)
+    }
+}
+
+fn payload_mac(key: &[u8], payload: &[u8]) -> Hmac<Sha256> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("a key may have any length");
+    mac.update(PURPOSE);
+    mac.update(payload);
+    mac
+}
+
+/// The links of a home, which are signed with its key.
+#[derive(Debug, Clone)]
+pub(crate) struct AnswerLinks {
+    home: Arc<Home>,
+}
+
+impl AnswerLinks {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            home: Arc::clone(&ops.home),
+        }
     }
 
-    fn read_link_key(&self) -> io::Result<Vec<u8>> {
+    /// Returns a link with which a person can answer a request.
+    pub(super) fn link(
+        &self,
+        public_url: &Uri,
+        request: &Request,
+        name: &LinkName,
+    ) -> Result<String, OpError> {
+        let (expires_at, content_hash) = (request.expires_at, render::content_hash(request));
+        let code = AnswerLink {
+            request: request.id,
+            expires_at,
+            content_hash,
+            name: name.clone(),
+        }
+        .code(&self.key()?);
+        Ok(format!(
+            "{}{LINK_PATH}{code}",
+            public_url.to_string().trim_end_matches('/')
+        ))
+    }
+
+    /// Checks the code of a link. `None`: it is unknown.
+    ///
+    /// # Errors
+    /// The key cannot be read.
+    pub(crate) fn read(&self, code: &str) -> Result<Option<AnswerLink>, OpError> {
+        let key = match self.read_key() {
+            Ok(key) => key,
+            // Without a key, there are no links.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => {
+                return Err(OpError::Io(format!(
+                    "the key of links cannot be read: {error}"
+                )));
+            }
+        };
+        Ok(AnswerLink::of_code(code, &key))
+    }
+
+    fn read_key(&self) -> io::Result<Vec<u8>> {
         let key = files::read(&self.home.dir, &self.home.link_key(), KEY_BYTES as u64)?;
         if key.len() == KEY_BYTES {
             Ok(key)
@@ -246,11 +218,11 @@ impl Ops {
 
     /// Returns the key of links, which is made when it is needed first. Links with an earlier key
     /// are not valid.
-    fn link_key(&self) -> Result<Vec<u8>, OpError> {
+    fn key(&self) -> Result<Vec<u8>, OpError> {
         /// Only one key is made.
         static MAKING: Mutex<()> = Mutex::new(());
         let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
-        let key = match self.read_link_key() {
+        let key = match self.read_key() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let key = random::<KEY_BYTES>();
                 files::write_atomically(&self.home.dir, &self.home.link_key(), &key)
@@ -260,6 +232,28 @@ impl Ops {
         };
         key.map_err(|error| OpError::Io(format!("the key of links cannot be used: {error}")))
     }
+}
+
+/// Returns what a link leads to, which changes nothing.
+///
+/// # Errors
+/// A failure of the store.
+pub(crate) fn resolve_link(store: &Store, link: &AnswerLink) -> Result<LinkedRequest, OpError> {
+    let Some(request) = store.read(|connection| request_by_id(connection, link.request))? else {
+        return Ok(LinkedRequest::Gone);
+    };
+    if render::content_hash(&request) != link.content_hash {
+        return Ok(LinkedRequest::Changed);
+    }
+    let view = Box::new(render::request(&request));
+    // The loop that expires requests may not have run yet.
+    let is_open = request.state == RequestState::Pending
+        && clock::steady() < link.expires_at.min(request.expires_at);
+    Ok(if is_open {
+        LinkedRequest::Open(view)
+    } else {
+        LinkedRequest::Settled(view)
+    })
 }
 
 #[cfg(test)]

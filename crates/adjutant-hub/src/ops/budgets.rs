@@ -2,7 +2,7 @@
 
 use crate::clock;
 use crate::config::{Config, Prices};
-use crate::ops::Terms;
+use crate::ops::terms::Terms;
 use crate::preset::Preset;
 use crate::protocol::ModelUsage;
 use crate::store::{

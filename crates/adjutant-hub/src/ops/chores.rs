@@ -1,14 +1,21 @@
 //! Periodic work: deadlines, retention, and the `.meta.json` copies of runs.
 
-use crate::ops::{Caller, Cleaning, OpError, Ops, render};
+use crate::config::Home;
+use crate::ops::escalation::escalate_due;
+use crate::ops::first_reports::FirstReports;
+use crate::ops::runs::{Cleaner, Cleaning};
+use crate::ops::settings::Settings;
+use crate::ops::tokens::Tokens;
+use crate::ops::{Caller, OpError, Ops, render};
 use crate::store::{
-    Connection, KEYS_KEPT_MS, StoreError, due_estimates, due_stopped, due_time_budgets, newest_of,
-    next_time_budget, next_until, run_by_id,
+    Connection, KEYS_KEPT_MS, Store, StoreError, due_estimates, due_stopped, due_time_budgets,
+    newest_of, next_time_budget, next_until, run_by_id,
 };
 use crate::view::{METADATA_MESSAGES_MAX, metadata};
 use crate::{clock, files};
 use adjutant_core::{BudgetKind, Principal, RunEvent, RunId, RunState, SteadyTime, StopReason};
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// How long permanently failed webhook deliveries are kept.
 const PARKED_KEPT_MS: i64 = 14 * 24 * 60 * 60 * 1000;
@@ -27,7 +34,29 @@ fn next_deadline(
     .min())
 }
 
-impl Ops {
+/// The periodic work of the hub.
+#[derive(Debug, Clone)]
+pub(crate) struct Chores {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    first_reports: Arc<FirstReports>,
+    tokens: Tokens,
+    cleaner: Cleaner,
+}
+
+impl Chores {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+            first_reports: Arc::clone(&ops.first_reports),
+            tokens: Tokens::of(ops),
+            cleaner: Cleaner::of(ops),
+        }
+    }
+
     /// Applies all due deadlines, then escalates the requests that still wait. Returns the next due
     /// time.
     ///
@@ -35,7 +64,7 @@ impl Ops {
     /// A failure of the store.
     pub(crate) async fn apply_deadlines_and_escalate(&self) -> Result<Option<SteadyTime>, OpError> {
         let deadline = self.apply_deadlines().await?;
-        let escalation = self.escalate_due().await?;
+        let escalation = escalate_due(&self.store, &self.settings).await?;
         Ok([deadline, escalation].into_iter().flatten().min())
     }
 
@@ -44,14 +73,14 @@ impl Ops {
             // The writer thread records the clock change.
             self.store.write(|_| Ok(())).await?;
         }
-        let unreported = self.runs_without_report();
+        let unreported = self.first_reports.runs_without_report();
         let next = self
             .store
             .read(|connection| next_deadline(connection, &unreported))?;
         if next.is_none_or(|at| at > clock::steady()) {
             return Ok(next);
         }
-        let (retention, excepted) = (self.retention(), unreported.clone());
+        let (retention, excepted) = (self.settings.retention(), unreported.clone());
         self.store
             .write(move |tx| {
                 for settled in tx.apply_request_deadlines()? {
@@ -90,7 +119,7 @@ impl Ops {
     /// A failure of the store.
     pub(crate) async fn remove_expired(&self) -> Result<(), OpError> {
         // First, so that a failure of the rest does not leave expired tokens valid.
-        self.revoke_expired_tokens().await?;
+        self.tokens.revoke_expired().await?;
         self.store
             .write(|tx| {
                 tx.forget_keys(tx.steady().plus_ms(-KEYS_KEPT_MS))?;
@@ -104,8 +133,9 @@ impl Ops {
             .write(|tx| tx.forget_imports(tx.steady().plus_ms(-KEYS_KEPT_MS)))
             .await?
         {}
-        if let Some(retention_ms) = self.config()?.times.finished_retention_ms {
+        if let Some(retention_ms) = self.settings.config()?.times.finished_retention_ms {
             let cleaned = self
+                .cleaner
                 .clean(
                     Caller {
                         who: Principal::Person,

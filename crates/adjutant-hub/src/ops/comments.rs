@@ -1,9 +1,12 @@
 //! Comments on lines of a run's changes, sent to the run as one message.
 
+use super::workspaces::runner_of;
 use super::{Caller, OpError, Ops, lookup};
 use crate::clock::{self, rfc3339};
 use crate::git::{self, Scratch};
-use crate::store::Run;
+use crate::ops::runs::{RetryCall, RunControl};
+use crate::ops::trees::Trees;
+use crate::store::{Run, Store};
 use crate::view::{CommentOnRun, CommentView, CommentedView, Delivery, MessageView, Retry};
 use adjutant_core::merge::{LineComment, comments_message, follow_up_task};
 use adjutant_core::{Action, Denied, RunState};
@@ -13,7 +16,25 @@ use std::path::Path;
 /// Maximum number of comments of one message.
 const COMMENTS_MAX: usize = 100;
 
-impl Ops {
+/// Comments on the changes of runs.
+#[derive(Debug, Clone)]
+pub(crate) struct CommentCall {
+    store: Store,
+    trees: Trees,
+    control: RunControl,
+    retry: RetryCall,
+}
+
+impl CommentCall {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            trees: ops.trees.clone(),
+            control: RunControl::of(ops),
+            retry: RetryCall::of(ops),
+        }
+    }
+
     /// Sends comments on lines of a run's newest snapshot to the run, with each line quoted. A
     /// stopped run is resumed with them. A finished run never changes: a new run with its agent and
     /// profile follows it in its directory.
@@ -21,25 +42,26 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign; no snapshot; a file or line does not exist; the workspace of a finished
     /// run is gone; git failed.
-    pub async fn comment(
+    pub(crate) async fn comment(
         &self,
         caller: Caller,
         call: CommentOnRun,
     ) -> Result<CommentedView, OpError> {
-        Self::check(&caller.who, Action::Message)?;
-        if let Some(earlier) = self.stored_reply(&caller)? {
+        lookup::check(&caller.who, Action::Message)?;
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
         check_count(call.comments.len())?;
         let run = self
             .store
             .read(|connection| lookup::run(connection, &caller.who, Action::Message, &call.run))?;
-        let scratch = self.scratch_of(&run).await?;
+        let scratch = self.trees.scratch_of(&run).await?;
         let comments = quote_lines(&scratch, &run, call.comments).await?;
         let has_tree = scratch.has_tree() && Path::new(&run.cwd).is_dir();
         drop(scratch);
         if !matches!(run.state, RunState::Finished(_)) {
             return self
+                .control
                 .send_comments(caller, run.id, comments_message(&comments), call.env)
                 .await;
         }
@@ -51,7 +73,7 @@ impl Ops {
     /// Refuses a finished run whose files are not here any more.
     fn refuse_without_tree(&self, run: &Run, has_tree: bool) -> Result<(), OpError> {
         let name = &run.name;
-        let problem = if let Some(runner) = self.runner_of(run)? {
+        let problem = if let Some(runner) = runner_of(&self.store, run)? {
             format!("{name} has finished, and its workspace is on the runner {runner}")
         } else if !has_tree {
             format!("{name} has finished and its workspace is removed")
@@ -78,6 +100,7 @@ impl Ops {
             env,
         };
         let follow_up = self
+            .retry
             .retry_in(caller.of_step("retry"), retry, None, None)
             .await?;
         let message = MessageView {
@@ -89,15 +112,16 @@ impl Ops {
             delivery: Delivery::Prompt.into(),
             ..MessageView::default()
         };
-        self.store_reply(
-            caller,
-            CommentedView {
-                message,
-                is_resumed: false,
-                follow_up: Some(follow_up.identity.name),
-            },
-        )
-        .await
+        caller
+            .store_reply(
+                &self.store,
+                CommentedView {
+                    message,
+                    is_resumed: false,
+                    follow_up: Some(follow_up.identity.name),
+                },
+            )
+            .await
     }
 }
 

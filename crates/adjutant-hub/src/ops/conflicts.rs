@@ -1,11 +1,12 @@
 //! Conflicts between isolated runs before any is merged: comparing their newest snapshots in
 //! memory.
 
-use super::{OpError, Ops};
+use super::OpError;
+use super::trees::Trees;
 use crate::git::{self, GitError, MergeCall, MergePurpose, MergeResult, Scratch};
 use crate::store::{
-    Comparison, ConflictFile, Connection, DueTreeWork, Run, Sibling, StoreError, changed_count,
-    compared, conflicts_of, pair, run_by_id, siblings_of,
+    Comparison, ConflictFile, Connection, DueTreeWork, Run, Sibling, Store, StoreError,
+    changed_count, compared, conflicts_of, pair, run_by_id, siblings_of,
 };
 use crate::view::{ConflictFileView, RunConflictView, RunView};
 use adjutant_core::RunId;
@@ -57,103 +58,104 @@ impl Work {
     }
 }
 
-impl Ops {
-    /// Compares the newest snapshot of a run with those of its siblings. Unchanged pairs are
-    /// skipped.
-    pub(super) async fn compare_siblings(&self, due: DueTreeWork) -> Result<(), OpError> {
-        let found = self.store.read(|connection| {
-            Ok::<_, StoreError>((
-                run_by_id(connection, due.run)?,
-                siblings_of(connection, due.run, SIBLINGS_MAX)?,
-            ))
-        })?;
-        let compared = match found {
-            (Some(run), siblings) if siblings.len() > 1 => {
-                match tokio::time::timeout(ROUND_MAX, self.compare_all(&run, siblings)).await {
-                    Ok(Ok(compared)) => compared,
-                    Ok(Err(error)) => {
-                        tracing::warn!(%error, run = %due.run, "the trees of sibling runs cannot be compared");
-                        Vec::new()
-                    }
-                    Err(_) => {
-                        tracing::warn!(run = %due.run, "comparing the trees of sibling runs took too long");
-                        Vec::new()
-                    }
+/// Compares the newest snapshot of a run with those of its siblings. Unchanged pairs are
+/// skipped.
+pub(super) async fn compare_siblings(
+    store: &Store,
+    trees: &Trees,
+    due: DueTreeWork,
+) -> Result<(), OpError> {
+    let found = store.read(|connection| {
+        Ok::<_, StoreError>((
+            run_by_id(connection, due.run)?,
+            siblings_of(connection, due.run, SIBLINGS_MAX)?,
+        ))
+    })?;
+    let compared = match found {
+        (Some(run), siblings) if siblings.len() > 1 => {
+            match tokio::time::timeout(ROUND_MAX, compare_all(store, trees, &run, siblings)).await {
+                Ok(Ok(compared)) => compared,
+                Ok(Err(error)) => {
+                    tracing::warn!(%error, run = %due.run, "the trees of sibling runs cannot be compared");
+                    Vec::new()
                 }
-            }
-            _ => Vec::new(),
-        };
-        Ok(self
-            .store
-            .write(move |tx| {
-                for comparison in &compared {
-                    tx.set_compared(due.run, comparison)?;
-                }
-                tx.end_tree_work(&due)
-            })
-            .await?)
-    }
-
-    async fn compare_all(
-        &self,
-        run: &Run,
-        siblings: Vec<Sibling>,
-    ) -> Result<Vec<Comparison>, OpError> {
-        let scratch = self.scratch_of(run).await?;
-        let (own, others): (Vec<_>, Vec<_>) = siblings
-            .into_iter()
-            .partition(|sibling| sibling.run == run.id);
-        let Some(sibling) = own.into_iter().next() else {
-            return Ok(Vec::new());
-        };
-        let Some(commit) = git::newest_state(&scratch, sibling.run).await? else {
-            return Ok(Vec::new());
-        };
-        // Listed when the first pair has changed.
-        let mut own: Option<Work> = None;
-        let mut found = Vec::new();
-        for other in others {
-            let name = other.name.clone();
-            let Some(state) = git::newest_state(&scratch, other.run).await? else {
-                continue;
-            };
-            let pair = pair(sibling.run, other.run);
-            let commits = if pair.0 == sibling.run {
-                (commit.clone(), state.clone())
-            } else {
-                (state.clone(), commit.clone())
-            };
-            if self
-                .store
-                .read(|connection| compared(connection, pair))?
-                .is_some_and(|known| known == commits)
-            {
-                continue;
-            }
-            let own = match &own {
-                Some(own) => own,
-                None => own.insert(work_of(&scratch, &sibling, commit.clone()).await?),
-            };
-            let other = work_of(&scratch, &other, state).await?;
-            let (first, second) = if pair.0 == own.run {
-                (own, &other)
-            } else {
-                (&other, own)
-            };
-            match conflicts_between(&scratch, first, second).await {
-                Ok(files) => found.push(Comparison {
-                    pair,
-                    commits: (first.commit.clone(), second.commit.clone()),
-                    changed: (first.paths.len() as u64, second.paths.len() as u64),
-                    files,
-                }),
-                Err(error) => {
-                    tracing::warn!(%error, run = %run.id, other = name, "the trees of two runs cannot be compared")
+                Err(_) => {
+                    tracing::warn!(run = %due.run, "comparing the trees of sibling runs took too long");
+                    Vec::new()
                 }
             }
         }
-        Ok(found)
+        _ => Vec::new(),
+    };
+    Ok(store
+        .write(move |tx| {
+            for comparison in &compared {
+                tx.set_compared(due.run, comparison)?;
+            }
+            tx.end_tree_work(&due)
+        })
+        .await?)
+}
+
+async fn compare_all(
+    store: &Store,
+    trees: &Trees,
+    run: &Run,
+    siblings: Vec<Sibling>,
+) -> Result<Vec<Comparison>, OpError> {
+    let scratch = trees.scratch_of(run).await?;
+    let (own, others): (Vec<_>, Vec<_>) = siblings
+        .into_iter()
+        .partition(|sibling| sibling.run == run.id);
+    let Some(sibling) = own.into_iter().next() else {
+        return Ok(Vec::new());
+    };
+    let Some(commit) = git::newest_state(&scratch, sibling.run).await? else {
+        return Ok(Vec::new());
+    };
+    // Listed when the first pair has changed.
+    let mut own: Option<Work> = None;
+    let mut found = Vec::new();
+    for other in others {
+        let name = other.name.clone();
+        let Some(state) = git::newest_state(&scratch, other.run).await? else {
+            continue;
+        };
+        let pair = pair(sibling.run, other.run);
+        let commits = if pair.0 == sibling.run {
+            (commit.clone(), state.clone())
+        } else {
+            (state.clone(), commit.clone())
+        };
+        if store
+            .read(|connection| compared(connection, pair))?
+            .is_some_and(|known| known == commits)
+        {
+            continue;
+        }
+        let own = match &own {
+            Some(own) => own,
+            None => own.insert(work_of(&scratch, &sibling, commit.clone()).await?),
+        };
+        let other = work_of(&scratch, &other, state).await?;
+        let (first, second) = if pair.0 == own.run {
+            (own, &other)
+        } else {
+            (&other, own)
+        };
+        match conflicts_between(&scratch, first, second).await {
+            Ok(files) => found.push(Comparison {
+                pair,
+                commits: (first.commit.clone(), second.commit.clone()),
+                changed: (first.paths.len() as u64, second.paths.len() as u64),
+                files,
+            }),
+            Err(error) => {
+                tracing::warn!(%error, run = %run.id, other = name, "the trees of two runs cannot be compared")
+            }
+        }
     }
+    Ok(found)
 }
 
 async fn work_of(scratch: &Scratch, sibling: &Sibling, commit: String) -> Result<Work, GitError> {

@@ -3,9 +3,10 @@
 //! report (an end, a question) may change the answer. This state is only in memory: the next hub
 //! awaits all reports again.
 
-use crate::ops::{AttemptId, OpError, Ops};
+use crate::ops::attempt_id::AttemptId;
+use crate::ops::error::OpError;
 use crate::protocol::Standing;
-use crate::store::{StoreError, Topic, attempt_row, is_key_stored, live_runs, run_by_id};
+use crate::store::{Store, StoreError, Topic, attempt_row, is_key_stored, live_runs, run_by_id};
 use adjutant_core::{AttemptNo, Principal, RunId};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::{Mutex, PoisonError};
@@ -18,6 +19,7 @@ const FIRST_REPORTS_MAX: Duration = Duration::from_secs(2);
 /// The attempts whose supervisors have not reported to this hub yet.
 #[derive(Debug)]
 pub(crate) struct FirstReports {
+    store: Store,
     state: Mutex<State>,
     /// Something may complete a report.
     progress: Notify,
@@ -32,17 +34,16 @@ struct State {
     answered: HashSet<String>,
 }
 
-impl Default for FirstReports {
-    fn default() -> Self {
+impl FirstReports {
+    pub(super) fn new(store: Store) -> Self {
         Self {
+            store,
             state: Mutex::default(),
             progress: Notify::new(),
             is_over: watch::Sender::new(false),
         }
     }
-}
 
-impl FirstReports {
     fn state(&self) -> std::sync::MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -86,33 +87,24 @@ impl FirstReports {
         drop(state);
         self.progress.notify_waiters();
     }
-}
-
-impl Ops {
-    /// Returns the attempts whose supervisors have not reported yet.
-    #[must_use]
-    pub(crate) fn first_reports(&self) -> &FirstReports {
-        &self.first_reports
-    }
 
     /// Expects a report of each attempt that may be alive, here or on a runner.
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) fn expect_reports(&self) -> Result<(), OpError> {
+    pub(crate) fn expect_all(&self) -> Result<(), OpError> {
         let live = self.store.read(live_runs)?;
-        self.first_reports.state().awaited =
-            live.into_iter().map(|run| (run.id, run.attempt)).collect();
+        self.state().awaited = live.into_iter().map(|run| (run.id, run.attempt)).collect();
         Ok(())
     }
 
     /// Waits for the expected reports, for a limited time. Then calls are answered and deadlines
     /// are judged.
-    pub(crate) async fn await_first_reports(&self) {
+    pub(crate) async fn wait_for_all(&self) {
         let all = async {
             loop {
-                let progress = self.first_reports.progress.notified();
-                if self.first_reports.state().awaited.is_empty() {
+                let progress = self.progress.notified();
+                if self.state().awaited.is_empty() {
                     return;
                 }
                 progress.await;
@@ -121,20 +113,20 @@ impl Ops {
         if tokio::time::timeout(FIRST_REPORTS_MAX, all).await.is_err() {
             tracing::warn!(runs = %self.names_without_report().join(", "), "calls are answered before the supervisors of these runs have reported");
         }
-        self.first_reports.is_over.send_replace(true);
+        self.is_over.send_replace(true);
     }
 
     /// Records what the supervisor of an attempt knows. Returns when the hub knows it too: its
     /// facts are applied, and its calls that others can see have taken effect. `None`: an older
     /// supervisor, which does not say.
-    pub(crate) async fn receive_report(&self, id: AttemptId, standing: Option<&Standing>) {
-        if !self.first_reports.is_awaited(id) {
+    pub(crate) async fn receive(&self, id: AttemptId, standing: Option<&Standing>) {
+        if !self.is_awaited(id) {
             return;
         }
         let subscription = self.store.wake_ups().subscribe(vec![Topic::Run(id.run)]);
         loop {
-            let progress = self.first_reports.progress.notified();
-            let is_over = *self.first_reports.is_over.borrow();
+            let progress = self.progress.notified();
+            let is_over = *self.is_over.borrow();
             match standing.map_or(Ok(true), |standing| {
                 self.has_taken_effect(id, standing, is_over)
             }) {
@@ -147,7 +139,7 @@ impl Ops {
             tokio::select! {
                 () = progress => {}
                 () = subscription.wait() => {}
-                () = self.first_reports.over(), if !is_over => {}
+                () = self.over(), if !is_over => {}
             }
         }
     }
@@ -162,7 +154,7 @@ impl Ops {
     ) -> Result<bool, OpError> {
         let Standing { facts, writes } = standing;
         let open: Vec<&String> = {
-            let state = self.first_reports.state();
+            let state = self.state();
             writes
                 .iter()
                 .filter(|key| !state.answered.contains(*key))
@@ -185,7 +177,7 @@ impl Ops {
 
     /// Records that nothing more is expected of an attempt: it has reported, or it is settled.
     pub(crate) fn note_reported(&self, id: AttemptId) {
-        if self.first_reports.end_wait_for(id) {
+        if self.end_wait_for(id) {
             // Its budget of time may be due.
             self.store.wake_ups().notify([&Topic::Deadline]);
         }
@@ -193,12 +185,12 @@ impl Ops {
 
     /// Records progress of an attempt's facts.
     pub(crate) fn note_facts(&self, id: AttemptId) {
-        if !self.first_reports.is_awaited(id) {
+        if !self.is_awaited(id) {
             return;
         }
-        match self.is_settled(id) {
+        match id.is_settled(&self.store) {
             Ok(true) => self.note_reported(id),
-            Ok(false) => self.first_reports.progress.notify_waiters(),
+            Ok(false) => self.progress.notify_waiters(),
             Err(error) => {
                 tracing::warn!(attempt = %id, %error, "it cannot be determined whether it has ended")
             }
@@ -209,15 +201,14 @@ impl Ops {
     #[must_use]
     pub(crate) fn runs_without_report(&self) -> BTreeSet<RunId> {
         let awaited: Vec<AttemptId> = self
-            .first_reports
             .state()
             .awaited
             .iter()
             .map(|(run, n)| AttemptId { run: *run, n: *n })
             .collect();
         // The loss of an attempt on a runner is recorded without its supervisor.
-        let is_live = |id: &AttemptId| match self.is_settled(*id) {
-            Ok(true) => !self.first_reports.end_wait_for(*id),
+        let is_live = |id: &AttemptId| match id.is_settled(&self.store) {
+            Ok(true) => !self.end_wait_for(*id),
             Ok(false) => true,
             Err(error) => {
                 tracing::warn!(attempt = %id, %error, "it cannot be determined whether it has ended");

@@ -2,8 +2,8 @@
 
 use crate::clock;
 use crate::clock::rfc3339;
-use crate::ops::{Caller, OpError, Ops, lookup};
-use crate::store::{Grant, StoreError, grant_by_no, grants};
+use crate::ops::{Caller, OpError, lookup};
+use crate::store::{Grant, Store, StoreError, grant_by_no, grants};
 use crate::view::{GrantList, GrantStateKind, GrantView, ListGrants, RevokeGrant};
 use adjutant_core::policy::{GrantNo, GrantState, GrantTerms};
 use adjutant_core::{Action, Denied, Principal};
@@ -11,37 +11,35 @@ use adjutant_core::{Action, Denied, Principal};
 /// Maximum number of grants in a list.
 const LIST_MAX: u32 = 1_000;
 
-impl Ops {
-    /// Lists grants: the caller's own, for the person all.
-    ///
-    /// # Errors
-    /// The caller is a run.
-    pub(crate) fn list_grants(
-        &self,
-        who: &Principal,
-        call: &ListGrants,
-    ) -> Result<GrantList, OpError> {
-        Self::check(who, Action::ListRequests)?;
-        let found = self
-            .store
-            .read(|connection| grants(connection, who, LIST_MAX))?;
-        let is_listed = |grant: &GrantView| call.all || grant.state == GrantStateKind::Active;
-        Ok(GrantList {
-            grants: found.iter().map(view).filter(is_listed).collect(),
-        })
-    }
+/// Lists grants: the caller's own, for the person all.
+///
+/// # Errors
+/// The caller is a run.
+pub(crate) fn list_grants(
+    store: &Store,
+    who: &Principal,
+    call: &ListGrants,
+) -> Result<GrantList, OpError> {
+    lookup::check(who, Action::ListRequests)?;
+    let found = store.read(|connection| grants(connection, who, LIST_MAX))?;
+    let is_listed = |grant: &GrantView| call.all || grant.state == GrantStateKind::Active;
+    Ok(GrantList {
+        grants: found.iter().map(view).filter(is_listed).collect(),
+    })
+}
 
-    /// Revokes a grant.
-    ///
-    /// # Errors
-    /// It is unknown, foreign or already revoked.
-    pub async fn revoke_grant(
-        &self,
-        caller: Caller,
-        call: RevokeGrant,
-    ) -> Result<GrantView, OpError> {
-        Self::check(&caller.who, Action::Answer)?;
-        self.write(caller, move |tx, who| {
+/// Revokes a grant.
+///
+/// # Errors
+/// It is unknown, foreign or already revoked.
+pub(crate) async fn revoke_grant(
+    store: &Store,
+    caller: Caller,
+    call: RevokeGrant,
+) -> Result<GrantView, OpError> {
+    lookup::check(&caller.who, Action::Answer)?;
+    caller
+        .write(store, move |tx, who| {
             let not_found = || StoreError::from(Denied::not_found("grant", &call.grant));
             let no = GrantNo::parse(&call.grant).map_err(|_| not_found())?;
             let grant = grant_by_no(tx.connection(), no)?.ok_or_else(not_found)?;
@@ -59,7 +57,6 @@ impl Ops {
             Ok(view(&grant))
         })
         .await
-    }
 }
 
 fn view(grant: &Grant) -> GrantView {

@@ -2,9 +2,9 @@
 //! announcements is reported to both and to their parent, and at its end a run's changes are
 //! compared with what it has announced.
 
-use super::{OpError, Ops};
+use super::OpError;
 use crate::store::{
-    Announced, Connection, OverlapChange, Run, StoreError, Tx, announced_by, announcing_in,
+    Announced, Connection, OverlapChange, Run, Store, StoreError, Tx, announced_by, announcing_in,
     other_announcing_runs, overlaps_of, run_by_id, workspace_around, workspace_of,
 };
 use crate::view::{AnnouncedView, OverlapView, RunOverlapView, RunView, json_problem};
@@ -90,57 +90,55 @@ impl AnnouncingTree {
     }
 }
 
-impl Ops {
-    /// Finds the tree that a run changes. Reads the file system, so not within a transaction.
-    pub(super) fn announcing_tree(
-        &self,
-        who: &Principal,
-    ) -> Result<Option<AnnouncingTree>, OpError> {
-        let Principal::Run(id) = who else {
+/// Finds the tree that a run changes. Reads the file system, so not within a transaction.
+pub(super) fn announcing_tree(
+    store: &Store,
+    who: &Principal,
+) -> Result<Option<AnnouncingTree>, OpError> {
+    let Principal::Run(id) = who else {
+        return Ok(None);
+    };
+    let found = store.read(|connection| {
+        let Some(run) = run_by_id(connection, *id)? else {
             return Ok(None);
         };
-        let found = self.store.read(|connection| {
-            let Some(run) = run_by_id(connection, *id)? else {
-                return Ok(None);
-            };
-            // A run without its own workspace can work in that of the run that delegated to it.
-            let workspace = workspace_of(connection, *id)?.map_or_else(
-                || workspace_around(connection, &run.cwd),
-                |own| Ok(Some(own)),
-            )?;
-            Ok::<_, StoreError>(Some((run, workspace)))
-        })?;
-        let Some((run, workspace)) = found else {
-            return Ok(None);
-        };
-        if let Some(workspace) = workspace {
-            let below = Path::new(&run.cwd)
-                .strip_prefix(&workspace.path)
-                .map(Path::to_owned)
-                .unwrap_or_default();
-            let place = Path::new(&workspace.repository)
-                .join(below)
-                .to_string_lossy()
-                .into_owned();
-            return Ok(Some(AnnouncingTree {
-                place,
-                top: workspace.repository,
-                workspace: Some(workspace.path),
-            }));
-        }
-        let cwd = PathBuf::from(&run.cwd);
-        let top = cwd
-            .ancestors()
-            .find(|dir| dir.join(".git").exists())
-            .unwrap_or(&cwd)
+        // A run without its own workspace can work in that of the run that delegated to it.
+        let workspace = workspace_of(connection, *id)?.map_or_else(
+            || workspace_around(connection, &run.cwd),
+            |own| Ok(Some(own)),
+        )?;
+        Ok::<_, StoreError>(Some((run, workspace)))
+    })?;
+    let Some((run, workspace)) = found else {
+        return Ok(None);
+    };
+    if let Some(workspace) = workspace {
+        let below = Path::new(&run.cwd)
+            .strip_prefix(&workspace.path)
+            .map(Path::to_owned)
+            .unwrap_or_default();
+        let place = Path::new(&workspace.repository)
+            .join(below)
             .to_string_lossy()
             .into_owned();
-        Ok(Some(AnnouncingTree {
-            place: run.cwd,
-            top,
-            workspace: None,
-        }))
+        return Ok(Some(AnnouncingTree {
+            place,
+            top: workspace.repository,
+            workspace: Some(workspace.path),
+        }));
     }
+    let cwd = PathBuf::from(&run.cwd);
+    let top = cwd
+        .ancestors()
+        .find(|dir| dir.join(".git").exists())
+        .unwrap_or(&cwd)
+        .to_string_lossy()
+        .into_owned();
+    Ok(Some(AnnouncingTree {
+        place: run.cwd,
+        top,
+        workspace: None,
+    }))
 }
 
 /// Records announcements of a run. Returns all its announcements, as the text of its board entry,

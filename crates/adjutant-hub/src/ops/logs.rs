@@ -1,7 +1,7 @@
 //! Reading a run's log through the hub: from its own home, or through the runner that has the log.
 
 use super::error::LogProblem;
-use super::runners::{LogAsked, READS_MAX};
+use super::runner_sessions::{LogAsked, READS_MAX};
 use super::{OpError, Ops, lookup};
 use crate::logs::RunFiles;
 use crate::logs::kept::AttemptLogs;
@@ -23,17 +23,19 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(5);
 /// is connected for a moment.
 const RETURN_TIMEOUT: Duration = Duration::from_secs(5);
 
-impl Ops {
-    /// Reads a part of a run's log, optionally waiting for output.
-    ///
-    /// # Errors
-    /// Unknown or foreign, the file cannot be read, or the runner that has it is unreachable.
-    pub async fn logs(&self, who: &Principal, call: &ReadLogs) -> Result<LogPage, OpError> {
-        let run = self
-            .store
-            .read(|connection| lookup::run(connection, who, Action::Logs, &call.run))?;
-        page(self, &run, call).await
-    }
+/// Reads a part of a run's log, optionally waiting for output.
+///
+/// # Errors
+/// Unknown or foreign, the file cannot be read, or the runner that has it is unreachable.
+pub(crate) async fn read_logs(
+    ops: &Ops,
+    who: &Principal,
+    call: &ReadLogs,
+) -> Result<LogPage, OpError> {
+    let run = ops
+        .store
+        .read(|connection| lookup::run(connection, who, Action::Logs, &call.run))?;
+    page(ops, &run, call).await
 }
 
 /// Reads one page, waiting for output if there is none yet.
@@ -170,7 +172,8 @@ impl Places {
                 host_of(attempt),
             );
             if let Some(found) = ops
-                .stored_logs(run, &logs, host.map(String::as_str))
+                .log_store
+                .stored(run, &logs, host.map(String::as_str), &ops.sessions)
                 .await?
             {
                 stored.insert(attempt, found);
@@ -301,7 +304,7 @@ impl Reading<'_> {
             ..self.call.clone()
         };
         let attempt = format!("{}/{}", log.files.run_id, log.attempt);
-        let runners = &self.ops.runners;
+        let runners = &self.ops.sessions;
         let arrivals = runners.arrivals();
         let arrival = arrivals.notified();
         tokio::pin!(arrival);

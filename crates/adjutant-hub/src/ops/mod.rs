@@ -2,30 +2,35 @@
 
 mod agents;
 mod answer_links;
+mod attempt_id;
 mod attempts;
 mod attention;
 mod budgets;
-mod changes;
+mod caller;
 mod chats;
 mod checks;
 mod chores;
 mod comments;
 mod conflicts;
+mod credentials;
 mod error;
 mod escalation;
 mod evidence;
 mod fence;
 mod first_reports;
 mod grants;
+mod kept_logs;
 mod ledger;
 mod log_store;
 mod logs;
 mod lookup;
+mod machine;
 mod merges;
 mod notices;
 mod peers;
 mod policies;
 mod policy_changes;
+mod policy_file;
 mod pools;
 mod pressure;
 mod profiles;
@@ -39,13 +44,18 @@ mod results;
 mod review;
 #[cfg(test)]
 mod round_trips;
+mod runner_launches;
+mod runner_sessions;
 mod runners;
 mod runs;
 mod search;
+mod settings;
 mod stats;
 mod tasks;
+mod terms;
 mod tokens;
 mod tree_work;
+mod trees;
 mod trust;
 mod undo;
 mod undo_checks;
@@ -53,67 +63,84 @@ mod waits;
 mod webhooks;
 mod workspaces;
 
-pub(crate) use agents::add_versions;
 pub use agents::agents_of;
+pub(crate) use agents::{add_versions, configured_agents};
 pub use answer_links::AnswerLink;
-pub(crate) use answer_links::{LINK_PATH, LinkAnswer, LinkedRequest};
-pub use attempts::{AttemptId, Launch};
+pub(crate) use answer_links::{AnswerLinks, LINK_PATH, LinkAnswer, LinkedRequest, resolve_link};
+pub use attempt_id::AttemptId;
+pub use attempts::Launch;
+pub(crate) use attempts::{
+    Starter, apply_facts, await_orders, closing_of, is_supervisor_of, knows_attempt, live_attempts,
+    not_spawned, recover_attempt, refused_as_too_old,
+};
+pub(crate) use attention::{confirm_notified, list_attention, set_back};
+pub use caller::Caller;
+pub use chats::SayCall;
+pub(crate) use chats::{
+    archive_chat, cancel_answers, chat_stats, export_chat, import_chat, list_chats, list_mentions,
+    read_answers, read_board, run_turns, show_chat, start_chat, summarise_chat,
+};
+pub(crate) use chores::Chores;
+pub(crate) use comments::CommentCall;
 pub use error::OpError;
 pub(crate) use error::http_status;
+pub(crate) use grants::{list_grants, revoke_grant};
 pub(crate) use log_store::{
     AttemptToMove, LogStoreError, attempts_with_logs, remove_run, store_attempt, try_objects,
 };
 pub use log_store::{NotMoved, remove_files};
-pub(crate) use peers::{FollowStep, FollowedStates, SendStep};
-pub(crate) use runners::RunnerLaunch;
-pub use runners::RunnerSession;
+pub(crate) use logs::read_logs;
+pub(crate) use merges::{Discards, MergeCall, MergeJournal};
+pub(crate) use peers::{
+    Copies, FollowStep, SendStep, post_shared, send_next_post, shared_chats, shared_entries,
+};
+pub(crate) use policies::{check_policies, list_policies, try_policies};
+pub(crate) use policy_changes::trust_policy_change;
+pub(crate) use pools::HubPools;
+pub(crate) use pressure::PressureRelief;
+pub(crate) use reports::ReportCalls;
+pub(crate) use repository_policies::trust_policies;
+pub(crate) use requests::{
+    AnswerCall, ask, ask_and_wait, ask_together, delegate, list_requests, read_request,
+    read_together, request_approval, withdraw_request,
+};
+pub(crate) use results::Results;
+pub(crate) use review::Reviews;
+pub use runner_sessions::RunnerSession;
+pub(crate) use runners::{
+    HostedLogs, LaunchRounds, RunnerLaunch, Runners, apply_supervisor_facts, check_relayed,
+};
 pub use runs::Cleaning;
-pub(crate) use tokens::{SignedIn, TokenAccess};
+pub(crate) use runs::{
+    BudgetCall, Cleaner, DispatchCall, ResumeCall, RetryCall, RunControl, RunReader,
+};
+pub(crate) use search::SearchIndex;
+pub(crate) use stats::stats;
+pub(crate) use tasks::Tasks;
+pub(crate) use tokens::{SignedIn, TokenAccess, Tokens};
 pub use tokens::{fresh_token, is_hash, token_hash};
-pub(crate) use tree_work::{TreeSchedule, TreeWorkLeft, TurnScratches};
+pub(crate) use tree_work::{TreeTasks, TreeWorkLeft};
+pub(crate) use undo::Undos;
+pub(crate) use waits::Waits;
+pub(crate) use webhooks::Webhooks;
 
-use crate::config::{Config, ConfigError, Home, LogStoreAddress, Prices, Stamp};
-use crate::named_locks::NamedLocks;
-use crate::ops::policy_changes::PolicyFile;
-use crate::store::{Connection, Key, Store, StoreError, Topic, Tx, run_by_id};
-use adjutant_core::pressure::MachineLoad;
-use adjutant_core::rate_limit::RetryPolicy;
-use adjutant_core::run::Retention;
-use adjutant_core::{Action, Principal};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
-use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::config::{Home, LogStoreAddress};
+use crate::ops::attempts::Gates;
+use crate::ops::chats::FollowedStates;
+use crate::ops::first_reports::FirstReports;
+use crate::ops::kept_logs::KeptLogs;
+use crate::ops::log_store::LogStore;
+use crate::ops::machine::Machine;
+use crate::ops::peers::Peers;
+use crate::ops::runner_launches::Launches;
+use crate::ops::runner_sessions::Sessions;
+use crate::ops::runners::HostedRepositories;
+use crate::ops::settings::Settings;
+use crate::ops::trees::Trees;
+use crate::store::Store;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
-
-/// The caller of a use case, and its idempotency key.
-#[derive(Debug, Clone)]
-pub struct Caller {
-    pub who: Principal,
-    pub key: Option<Key>,
-}
-
-impl Caller {
-    /// Returns the caller of one step of the call, which is made once, like the call.
-    fn of_step(&self, name: &str) -> Self {
-        Self {
-            who: self.who.clone(),
-            key: self.key.as_ref().map(|key| key.for_step(name)),
-        }
-    }
-}
-
-/// Settings for runs, read when a transaction begins.
-#[derive(Debug, Clone)]
-struct Terms {
-    retention: Retention,
-    /// How long a request without an expiry stays open.
-    expiry_ms: i64,
-    rate_limits: RetryPolicy,
-    policies: PolicyFile,
-    prices: Arc<Prices>,
-}
 
 /// Maximum wait of one call, in milliseconds.
 const WAIT_MS_MAX: u64 = 24 * 60 * 60 * 1000;
@@ -130,59 +157,32 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// A configuration as read, or why it cannot be used, with the state of its file.
-#[derive(Debug, Clone)]
-struct ReadConfig {
-    stamp: Option<Stamp>,
-    config: Result<Arc<Config>, ConfigError>,
-}
-
 /// The use cases over one store. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Ops {
     store: Store,
     home: Arc<Home>,
-    /// The path of the configuration, which never changes while the process runs.
-    config_path: Arc<Path>,
-    /// The configuration as last read; read again when its file changes.
-    config: Arc<Mutex<Option<ReadConfig>>>,
-    /// The last valid configuration, which stays in effect while the file is invalid.
-    last_valid: Arc<Mutex<Option<Arc<Config>>>>,
-    /// Maximum number of live runs that the file descriptor limit allows.
-    live_runs_max: u64,
+    pub(crate) settings: Settings,
+    pub(crate) machine: Machine,
+    pub(crate) hosted_repositories: HostedRepositories,
+    pub(crate) gates: Gates,
+    pub(crate) trees: Trees,
     /// Participants that are waiting for chats.
-    presence: chats::Presence,
+    pub(crate) presence: chats::Presence,
     /// The problems of the connections to peers.
     pub(crate) followed: FollowedStates,
-    /// Held while files with tokens of peers are added or removed.
-    peer_secrets: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) peers: Peers,
     /// Counts of calls about chats.
     pub(crate) tally: chats::Tally,
-    /// The load of the machine when it was last read.
-    load: Arc<Mutex<MachineLoad>>,
-    /// Held while the files of a tree are changed.
-    tree_changes: Arc<tokio::sync::Mutex<()>>,
-    /// Held for writing while runs are removed with their logs, and for reading while logs of
-    /// runners are stored.
-    kept_logs: Arc<tokio::sync::RwLock<()>>,
-    /// One for each attempt whose logs are stored.
-    storing_logs: NamedLocks,
+    kept_logs: KeptLogs,
     /// Where the logs of ended attempts are moved.
-    log_store: log_store::LogStore,
+    pub(crate) log_store: LogStore,
     /// The attempts whose supervisors have not reported to this hub yet.
-    first_reports: Arc<first_reports::FirstReports>,
+    pub(crate) first_reports: Arc<FirstReports>,
     /// The runners that have joined.
-    runners: runners::Sessions,
+    sessions: Sessions,
     /// The runners that were launched.
-    launches: runners::Launches,
-    /// One for each attempt whose repository is packed or whose work is received: a runner cannot
-    /// fill the disk by repeating a call.
-    bundles: NamedLocks,
-    /// Held for writing while an undo replaces files: a run that was claimed meanwhile starts
-    /// afterwards.
-    restoring: Arc<tokio::sync::RwLock<()>>,
-    /// What requests through gates have reserved of hard budgets.
-    reservations: Arc<attempts::reservations::Reservations>,
+    launches: Launches,
 }
 
 impl Ops {
@@ -193,39 +193,34 @@ impl Ops {
         live_runs_max: u64,
         log_store: Option<LogStoreAddress>,
     ) -> Self {
-        let (presence, tally) = (chats::Presence::default(), chats::Tally::default());
-        let config_path = Config::path(&home).into();
-        let (config, last_valid) = (Arc::default(), Arc::default());
+        let home = Arc::new(home);
+        let (trees, followed) = (
+            Trees::new(store.clone(), Arc::clone(&home)),
+            FollowedStates::default(),
+        );
+        let settings = Settings::new(Arc::clone(&home), Arc::clone(store.wake_ups()));
         Self {
+            gates: Gates::new(store.clone(), settings.clone()),
+            machine: Machine::new(live_runs_max),
+            log_store: LogStore::new(store.clone(), Arc::clone(&home), log_store),
+            kept_logs: KeptLogs::default(),
+            first_reports: Arc::new(FirstReports::new(store.clone())),
+            sessions: Sessions::default(),
+            launches: Launches::default(),
+            hosted_repositories: HostedRepositories::new(
+                store.clone(),
+                Arc::clone(&home),
+                trees.clone(),
+            ),
+            peers: Peers::new(store.clone(), Arc::clone(&home), followed.clone()),
+            presence: chats::Presence::default(),
+            tally: chats::Tally::default(),
+            followed,
+            settings,
+            trees,
             store,
-            home: Arc::new(home),
-            config_path,
-            config,
-            last_valid,
-            live_runs_max,
-            presence,
-            followed: FollowedStates::default(),
-            peer_secrets: Arc::default(),
-            tally,
-            load: Arc::default(),
-            tree_changes: Arc::default(),
-            kept_logs: Arc::default(),
-            storing_logs: NamedLocks::default(),
-            log_store: log_store::LogStore::new(log_store),
-            first_reports: Arc::default(),
-            runners: runners::Sessions::default(),
-            launches: runners::Launches::default(),
-            bundles: NamedLocks::default(),
-            restoring: Arc::default(),
-            reservations: Arc::default(),
+            home,
         }
-    }
-
-    /// Returns how many runs may be live at a time: the configured limit, or the file descriptor
-    /// limit if lower.
-    #[must_use]
-    pub fn live_runs_max(&self, config: &Config) -> u64 {
-        config.live_runs_max.min(self.live_runs_max)
     }
 
     #[must_use]
@@ -237,179 +232,4 @@ impl Ops {
     pub fn home(&self) -> &Home {
         &self.home
     }
-
-    /// Returns the current configuration.
-    ///
-    /// # Errors
-    /// The configuration is invalid; the message says where.
-    pub fn config(&self) -> Result<Arc<Config>, OpError> {
-        // Taken before reading: a concurrent change then makes the stamp older, never newer.
-        let stamp = Stamp::of(&self.config_path);
-        let mut last = self.config.lock().unwrap_or_else(PoisonError::into_inner);
-        let read = match last.take().filter(|last| last.stamp == stamp) {
-            Some(last) => last,
-            None => {
-                // Other pools may start other runs.
-                self.store.wake_ups().notify([&Topic::Queue]);
-                ReadConfig {
-                    stamp,
-                    config: Config::load(&self.home).map(Arc::new),
-                }
-            }
-        };
-        if !matches!(read.config, Err(ConfigError::Shortage { .. })) {
-            *last = Some(read.clone());
-        }
-        if let Ok(config) = &read.config {
-            *self
-                .last_valid
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(config));
-        }
-        Ok(read.config?)
-    }
-
-    /// Reads the configuration, or falls back to the last valid one, if none to the built-in
-    /// values: a syntax error must not stop live runs or lift a policy.
-    fn config_or_builtin(&self) -> Arc<Config> {
-        self.config().unwrap_or_else(|error| {
-            tracing::warn!(%error, "the configuration is not usable");
-            let last = self
-                .last_valid
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .clone();
-            last.unwrap_or_else(|| Arc::new(Config::builtin(&self.home)))
-        })
-    }
-
-    /// Returns the problem of the configuration, if any.
-    #[must_use]
-    pub fn config_problem(&self) -> Option<String> {
-        self.config().err().map(|error| error.to_string())
-    }
-
-    /// Returns the current settings for runs.
-    fn terms(&self) -> Terms {
-        let config = self.config_or_builtin();
-        Terms {
-            retention: self.retention(),
-            expiry_ms: self.expiry_ms(None),
-            rate_limits: config.rate_limits,
-            policies: PolicyFile::of(self),
-            prices: Arc::clone(&config.prices),
-        }
-    }
-
-    /// Returns how long stopped runs are kept.
-    fn retention(&self) -> Retention {
-        Retention {
-            stopped_ms: self.config_or_builtin().times.stopped_retention_ms,
-        }
-    }
-
-    /// Runs one durable transaction once for the caller's key.
-    async fn write<T>(
-        &self,
-        caller: Caller,
-        work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, OpError>
-    where
-        T: Serialize + DeserializeOwned + Send + 'static,
-    {
-        let Caller { who, key } = caller;
-        let once = move |tx: &mut Tx<'_>| {
-            announce_caller(tx.connection(), &who);
-            tx.once(&who, key.as_ref(), |tx| act(tx, &who, work))
-        };
-        Ok(self.store.write(once).await?)
-    }
-
-    /// Returns the reply that an earlier call under the caller's key has stored.
-    fn stored_reply<T: DeserializeOwned>(&self, caller: &Caller) -> Result<Option<T>, OpError> {
-        let Some(key) = &caller.key else {
-            return Ok(None);
-        };
-        Ok(self
-            .store
-            .read(|connection| crate::store::stored_reply(connection, &caller.who, key))?)
-    }
-
-    /// Stores the reply of a call with several effects under its key. Returns the reply, or the one
-    /// that is already stored.
-    async fn store_reply<T>(&self, caller: Caller, reply: T) -> Result<T, OpError>
-    where
-        T: Serialize + DeserializeOwned + Send + 'static,
-    {
-        if caller.key.is_none() {
-            return Ok(reply);
-        }
-        self.write(caller, move |_, _| Ok(reply)).await
-    }
-
-    /// Like `write`, for calls that stop a run and must work on a full disk (see
-    /// [`Store::write_using_reserved_space`]).
-    async fn write_using_reserved_space<T>(
-        &self,
-        caller: Caller,
-        work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError> + Clone + Send + 'static,
-    ) -> Result<T, OpError>
-    where
-        T: Serialize + DeserializeOwned + Send + 'static,
-    {
-        let Caller { who, key } = caller;
-        Ok(self
-            .store
-            .write_using_reserved_space(move |tx| tx.once(&who, key.as_ref(), |tx| work(tx, &who)))
-            .await?)
-    }
-
-    /// Like `write`, but stores only a receipt under the key: for a repeated call, `again` rebuilds
-    /// the same reply from it. `work` must refuse before it writes (see [`Store::write_checked`]).
-    /// `announce` announces its first reads.
-    async fn write_with_receipt<T, R>(
-        &self,
-        caller: Caller,
-        announce: impl FnOnce(&Connection, &Principal) + Send + 'static,
-        work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError> + Send + 'static,
-        receipt: impl FnOnce(&T) -> R + Send + 'static,
-        again: impl FnOnce(&mut Tx<'_>, R) -> Result<T, StoreError> + Send + 'static,
-    ) -> Result<T, OpError>
-    where
-        T: Send + 'static,
-        R: Serialize + DeserializeOwned,
-    {
-        let Caller { who, key } = caller;
-        let once = move |tx: &mut Tx<'_>| {
-            announce_caller(tx.connection(), &who);
-            announce(tx.connection(), &who);
-            tx.once_with_receipt(&who, key.as_ref(), |tx| act(tx, &who, work), receipt, again)
-        };
-        Ok(self.store.write_checked(once).await?)
-    }
-
-    /// Refuses an action that the principal may never perform, before any lookup.
-    fn check(who: &Principal, action: Action) -> Result<(), OpError> {
-        lookup::check(who, action).map_err(OpError::from)
-    }
-}
-
-/// Announces the read of the calling run, which most calls begin with.
-fn announce_caller(connection: &Connection, who: &Principal) {
-    if let Principal::Run(run) = who {
-        connection.announce(|connection| run_by_id(connection, *run));
-    }
-}
-
-/// Performs a call. A run that makes a call has read its delivered messages.
-fn act<T>(
-    tx: &mut Tx<'_>,
-    who: &Principal,
-    work: impl FnOnce(&mut Tx<'_>, &Principal) -> Result<T, StoreError>,
-) -> Result<T, StoreError> {
-    let done = work(tx, who)?;
-    if let Principal::Run(run) = who {
-        tx.set_messages_read(*run)?;
-    }
-    Ok(done)
 }

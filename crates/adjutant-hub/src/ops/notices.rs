@@ -4,11 +4,13 @@
 //! still needs a person is decided when it is sent, so quiet hours and slow services send nothing
 //! that was dealt with meanwhile, and later changes send nothing.
 
+use super::answer_links::AnswerLinks;
+use super::settings::Settings;
 use super::{OpError, Ops, render};
 use crate::clock;
 use crate::config::Notices;
 use crate::store::{
-    Connection, Delivery, Request, StoreError, has_later_delivery, request_by_id, run_by_id,
+    Connection, Delivery, Request, Store, StoreError, has_later_delivery, request_by_id, run_by_id,
 };
 use crate::view::AttentionView;
 use crate::webhook::Notice;
@@ -22,7 +24,23 @@ const OPTIONS_MAX: usize = 10;
 const OPTION_CHARS_MAX: usize = 100;
 const QUESTION_CHARS_MAX: usize = 1_000;
 
-impl Ops {
+/// Writes the messages.
+#[derive(Debug, Clone)]
+pub(super) struct NoticeWriter {
+    store: Store,
+    settings: Settings,
+    links: AnswerLinks,
+}
+
+impl NoticeWriter {
+    pub(super) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            settings: ops.settings.clone(),
+            links: AnswerLinks::of(ops),
+        }
+    }
+
     /// Returns the message of a delivery. `None`: nobody needs it.
     ///
     /// # Errors
@@ -76,14 +94,14 @@ impl Ops {
         else {
             return Ok(None);
         };
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         if request.state != RequestState::Pending
             || !is_for(&request, escalation, notices, &config.escalation)
         {
             return Ok(None);
         }
         let link = match &config.http.public_url {
-            Some(url) if notices.links => Some(self.answer_link(url, &request, &notices.person)?),
+            Some(url) if notices.links => Some(self.links.link(url, &request, &notices.person)?),
             _ => None,
         };
         let what = request.subject.kind().asks();

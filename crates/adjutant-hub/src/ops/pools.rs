@@ -2,9 +2,13 @@
 
 use crate::clock::{self, rfc3339};
 use crate::config::{Config, PoolEntry};
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::machine::Machine;
+use crate::ops::runner_launches::Launches;
+use crate::ops::runner_sessions::Sessions;
+use crate::ops::settings::Settings;
+use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{
-    ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StartTarget,
+    ConfiguredPool, Connection, Held, PoolCounts, PoolRow, Pools, SlotsUsed, StartTarget, Store,
     StoreError, next_limit_end, pool_rows, queued_up_to, slots_used,
 };
 use crate::view::{ChangePool, PoolList, PoolView, PoolWaitingView};
@@ -16,7 +20,7 @@ use std::collections::BTreeMap;
 
 /// The configured pools, and the overall limit.
 #[derive(Debug, Clone)]
-pub(in crate::ops) struct PoolSettings {
+pub(super) struct PoolSettings {
     by_name: BTreeMap<PoolName, ConfiguredPool>,
     live_max: u64,
     admission: Admission,
@@ -24,7 +28,7 @@ pub(in crate::ops) struct PoolSettings {
 
 impl PoolSettings {
     /// Reads the limits in effect.
-    pub(in crate::ops) fn in_effect(&self, connection: &Connection) -> Result<Pools, StoreError> {
+    pub(super) fn in_effect(&self, connection: &Connection) -> Result<Pools, StoreError> {
         let mut pools = Pools::read(connection, &self.by_name, self.live_max, clock::steady())?;
         if self.admission.limits != PressureLimits::default() {
             let used = slots_used(connection, &pools)?.in_all.used();
@@ -34,7 +38,7 @@ impl PoolSettings {
     }
 
     /// Returns whether a queued run that waits for no other may start in one of several places.
-    pub(in crate::ops) fn has_queued_for(
+    pub(super) fn has_queued_for(
         &self,
         connection: &Connection,
         places: &[StartTarget],
@@ -63,7 +67,7 @@ impl PoolSettings {
 
     /// Reads the limits in effect and the slots that live runs occupy. `is_here`: for starts on the
     /// hub's own machine.
-    pub(in crate::ops) fn for_starts(
+    pub(super) fn for_starts(
         &self,
         connection: &Connection,
         is_here: bool,
@@ -77,9 +81,29 @@ impl PoolSettings {
     }
 }
 
-impl Ops {
+/// The pools, with the places that serve them.
+#[derive(Debug, Clone)]
+pub(crate) struct HubPools {
+    store: Store,
+    settings: Settings,
+    machine: Machine,
+    runners: Sessions,
+    launches: Launches,
+}
+
+impl HubPools {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            settings: ops.settings.clone(),
+            machine: ops.machine.clone(),
+            runners: ops.sessions.clone(),
+            launches: ops.launches.clone(),
+        }
+    }
+
     /// Returns the configured pools.
-    pub(in crate::ops) fn pool_settings(&self, config: &Config) -> PoolSettings {
+    pub(super) fn configured(&self, config: &Config) -> PoolSettings {
         let served = self.runners.served_pools();
         let place = |name: &PoolName, pool: &PoolEntry| match pool.on_runners {
             false => PoolTarget::Here,
@@ -100,8 +124,8 @@ impl Ops {
             .collect();
         PoolSettings {
             by_name,
-            live_max: self.live_runs_max(config),
-            admission: self.admission(config),
+            live_max: self.machine.live_runs_max(config),
+            admission: self.machine.admission(config),
         }
     }
 
@@ -109,7 +133,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn next_limit_end(&self) -> Result<Option<SteadyTime>, OpError> {
+    pub(crate) fn next_limit_end(&self) -> Result<Option<SteadyTime>, OpError> {
         Ok(self
             .store
             .read(|connection| next_limit_end(connection, clock::steady()))?)
@@ -119,10 +143,10 @@ impl Ops {
     ///
     /// # Errors
     /// The caller may not list.
-    pub(crate) fn list_pools(&self, who: &Principal) -> Result<PoolList, OpError> {
-        Self::check(who, Action::ListAgents)?;
-        let config = self.config_or_builtin();
-        let settings = self.pool_settings(&config);
+    pub(crate) fn list(&self, who: &Principal) -> Result<PoolList, OpError> {
+        lookup::check(who, Action::ListAgents)?;
+        let config = self.settings.config_or_builtin();
+        let settings = self.configured(&config);
         let queued = self.store.queued_by_pool();
         Ok(self.store.read(|connection| {
             let seen = Overview::read(connection, &settings, queued)?;
@@ -139,7 +163,7 @@ impl Ops {
             let pools = names
                 .iter()
                 .map(|name| PoolView {
-                    launch: self.launch_view(&config, name),
+                    launch: self.launches.view(&config, name),
                     ..seen.view(&config, name)
                 })
                 .collect();
@@ -155,13 +179,13 @@ impl Ops {
     ///
     /// # Errors
     /// Not the person, no such pool, or an unusable number.
-    pub(crate) async fn change_pool(
+    pub(crate) async fn change(
         &self,
         caller: Caller,
         call: ChangePool,
     ) -> Result<PoolView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
-        let config = self.config_or_builtin();
+        lookup::check(&caller.who, Action::ManageHub)?;
+        let config = self.settings.config_or_builtin();
         let name = known_pool(&config, &call.pool)?;
         match (call.slots, call.slots_as_configured) {
             (Some(_), true) => {
@@ -186,34 +210,38 @@ impl Ops {
             }
             _ => {}
         }
-        let settings = self.pool_settings(&config);
+        let settings = self.configured(&config);
         let queued = self.store.queued_by_pool();
-        self.write(caller, move |tx, who| {
-            let before = pool_rows(tx.connection())?
-                .into_iter()
-                .find(|row| row.name == name.as_str());
-            let configured = config.pools.get(&name).map_or(0, |pool| pool.slots);
-            let slots = if call.slots_as_configured {
-                None
-            } else {
-                call.slots.or(before.as_ref().and_then(|row| row.slots))
-            };
-            let was_paused = before.as_ref().is_some_and(|row| row.is_paused);
-            let is_paused = call.paused.unwrap_or(was_paused);
-            let slots_before = before.and_then(|row| row.slots).unwrap_or(configured);
-            let changes = pool::changes(
-                (slots_before, was_paused),
-                (slots.unwrap_or(configured), is_paused),
-            );
-            tx.set_pool(&name, slots, is_paused, who, &changes)?;
-            Ok(Overview::read(tx.connection(), &settings, queued)?.view(&config, name.as_str()))
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                let before = pool_rows(tx.connection())?
+                    .into_iter()
+                    .find(|row| row.name == name.as_str());
+                let configured = config.pools.get(&name).map_or(0, |pool| pool.slots);
+                let slots = if call.slots_as_configured {
+                    None
+                } else {
+                    call.slots.or(before.as_ref().and_then(|row| row.slots))
+                };
+                let was_paused = before.as_ref().is_some_and(|row| row.is_paused);
+                let is_paused = call.paused.unwrap_or(was_paused);
+                let slots_before = before.and_then(|row| row.slots).unwrap_or(configured);
+                let changes = pool::changes(
+                    (slots_before, was_paused),
+                    (slots.unwrap_or(configured), is_paused),
+                );
+                tx.set_pool(&name, slots, is_paused, who, &changes)?;
+                Ok(
+                    Overview::read(tx.connection(), &settings, queued)?
+                        .view(&config, name.as_str()),
+                )
+            })
+            .await
     }
 }
 
 /// Resolves the name of a configured pool.
-pub(in crate::ops) fn known_pool(config: &Config, given: &str) -> Result<PoolName, Denied> {
+pub(super) fn known_pool(config: &Config, given: &str) -> Result<PoolName, Denied> {
     match PoolName::parse(given) {
         Ok(name) if config.pools.contains_key(&name) => Ok(name),
         _ => {

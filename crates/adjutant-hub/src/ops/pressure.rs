@@ -1,46 +1,54 @@
-//! The load of the machine: delaying starts, and pausing runs before the kernel kills one.
+//! Memory pressure: pausing runs before the kernel kills one, and resuming them.
 
+use super::machine::Machine;
+use super::pools::HubPools;
+use super::settings::Settings;
 use super::{OpError, Ops};
 use crate::clock;
-use crate::config::Config;
 use crate::store::{
-    Held, Pools, Run, StoreError, Topic, hosted_attempts, is_queue_longer, live_runs,
+    Held, Pools, Run, Store, StoreError, Topic, hosted_attempts, is_queue_longer, live_runs,
     paused_by_pressure, slots_used,
 };
-use adjutant_core::pressure::{Admission, MachineLoad, Relief, ReliefHistory};
+use adjutant_core::pressure::{Admission, Relief, ReliefHistory};
 use adjutant_core::units::size;
 use adjutant_core::{RunEvent, RunState, StopReason};
-use std::sync::PoisonError;
 use std::time::Duration;
 
-impl Ops {
-    /// Records the load of the machine, as the hub has read it.
-    pub(crate) fn note_load(&self, load: MachineLoad) {
-        *self.load.lock().unwrap_or_else(PoisonError::into_inner) = load;
-    }
+/// Relieves the pressure on the hub's machine, one step at a time.
+#[derive(Debug)]
+pub(crate) struct PressureRelief {
+    store: Store,
+    settings: Settings,
+    machine: Machine,
+    pools: HubPools,
+    /// The starts that were delayed at the last step.
+    held: Held,
+    /// The previous actions.
+    history: ReliefHistory,
+}
 
-    pub(super) fn admission(&self, config: &Config) -> Admission {
-        Admission {
-            limits: config.pressure,
-            load: *self.load.lock().unwrap_or_else(PoisonError::into_inner),
+impl PressureRelief {
+    pub(crate) fn new(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            settings: ops.settings.clone(),
+            machine: ops.machine.clone(),
+            pools: HubPools::of(ops),
+            held: Held::default(),
+            history: ReliefHistory::default(),
         }
     }
 
     /// Pauses the newest run if the machine is short of memory, or resumes a paused one when memory
     /// is free again. Returns when to read the load again, if a start or a run waits for it.
-    /// `held`, `history`: the previous delays and actions.
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) async fn relieve_pressure(
-        &self,
-        held: &mut Held,
-        history: &mut ReliefHistory,
-    ) -> Result<Option<Duration>, OpError> {
-        let config = self.config_or_builtin();
-        let admission = self.admission(&config);
-        let settings = self.pool_settings(&config);
-        let is_pausing = history.is_pausing();
+    pub(crate) async fn step(&mut self) -> Result<Option<Duration>, OpError> {
+        let config = self.settings.config_or_builtin();
+        let admission = self.machine.admission(&config);
+        let settings = self.pools.configured(&config);
+        let is_pausing = self.history.is_pausing();
         let (used, now_held, waits, has_paused, is_stopping) = self.store.read(|connection| {
             let pools = settings.in_effect(connection)?;
             let used = slots_used(connection, &pools)?.in_all.used();
@@ -51,8 +59,11 @@ impl Ops {
             Ok::<_, StoreError>((used, pools.held, waits, has_paused, is_stopping))
         })?;
         let now = clock::steady();
-        if let Some(relief) = history.next(&admission, used, is_stopping, has_paused, now) {
-            let retention = self.retention();
+        if let Some(relief) = self
+            .history
+            .next(&admission, used, is_stopping, has_paused, now)
+        {
+            let retention = self.settings.retention();
             self.store
                 .write(move |tx| {
                     let pools: Pools = settings.in_effect(tx.connection())?;
@@ -92,12 +103,12 @@ impl Ops {
                 })
                 .await?;
         }
-        if !held.holds_same(&now_held) {
+        if !self.held.holds_same(&now_held) {
             self.store.wake_ups().notify([&Topic::Queue]);
         }
-        *held = now_held;
+        self.held = now_held;
         Ok((waits || has_paused)
-            .then(|| Duration::from_millis(history.recheck_ms(&admission, now))))
+            .then(|| Duration::from_millis(self.history.recheck_ms(&admission, now))))
     }
 }
 

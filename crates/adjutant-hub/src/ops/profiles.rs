@@ -2,7 +2,8 @@
 //! cannot enforce is refused. An agent without enforcement has the permissions its configuration
 //! states, and cannot be restricted further.
 
-use super::{OpError, Ops};
+use super::OpError;
+use crate::config::Config;
 use crate::preset::Preset;
 use adjutant_core::{AgentSpec, HarnessKind, Permissions};
 
@@ -61,23 +62,21 @@ pub(super) fn check(agent: &AgentSpec, stated: Permissions) -> Result<(), OpErro
     })
 }
 
-impl Ops {
-    /// Checks that the agent of an earlier dispatch still supports its profile, both as it was then
-    /// and as configured now.
-    ///
-    /// # Errors
-    /// The profile is not supported.
-    pub(super) fn check_again(&self, agent: &AgentSpec) -> Result<(), OpError> {
-        check(agent, agent.permissions)?;
-        match self.config_or_builtin().agents.get(&agent.name) {
-            Some(entry) if entry.spec.preset != agent.preset => check(
-                &AgentSpec {
-                    permissions: agent.permissions,
-                    ..entry.spec.clone()
-                },
-                agent.permissions,
-            ),
-            _ => Ok(()),
-        }
+/// Checks that the agent of an earlier dispatch still supports its profile, both as it was then
+/// and as configured now.
+///
+/// # Errors
+/// The profile is not supported.
+pub(super) fn check_again(config: &Config, agent: &AgentSpec) -> Result<(), OpError> {
+    check(agent, agent.permissions)?;
+    match config.agents.get(&agent.name) {
+        Some(entry) if entry.spec.preset != agent.preset => check(
+            &AgentSpec {
+                permissions: agent.permissions,
+                ..entry.spec.clone()
+            },
+            agent.permissions,
+        ),
+        _ => Ok(()),
     }
 }

@@ -1,25 +1,49 @@
 //! Stops, progress and completion reports of runs.
 
+use crate::config::Home;
 use crate::ops::checks::check_size;
+use crate::ops::requests::deliver_queued_messages;
+use crate::ops::settings::Settings;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Run, StoreError, Tx};
+use crate::store::{Run, Store, StoreError, Tx};
 use crate::view::{ReportedStatus, RunView, SetStatus, StopWork};
 use adjutant_core::checkpoint::Checkpoint;
 use adjutant_core::report::{Claim, Report};
 use adjutant_core::run::Retention;
 use adjutant_core::signal::{SignalKind, Source, StopCause};
 use adjutant_core::{Action, Denied, Principal, RunEvent, RunId, RunState, StopReason, limits};
+use std::sync::Arc;
 
 /// Maximum number of deliverables of one report.
 const DELIVERABLES_MAX: usize = 1_000;
 
-impl Ops {
+/// What runs report of themselves.
+#[derive(Debug, Clone)]
+pub(crate) struct ReportCalls {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+}
+
+impl ReportCalls {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+        }
+    }
+
     /// Records that a run stops itself, with its checkpoint. Its attempt is then stopped.
     ///
     /// # Errors
     /// The caller is not the run itself, the run has finished, or a field is unusable.
-    pub async fn stop_work(&self, caller: Caller, call: StopWork) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Report)?;
+    pub(crate) async fn stop_work(
+        &self,
+        caller: Caller,
+        call: StopWork,
+    ) -> Result<RunView, OpError> {
+        lookup::check(&caller.who, Action::Report)?;
         let cause = call
             .stop_reason
             .spoken()
@@ -63,22 +87,23 @@ impl Ops {
             recovery: error_recovery,
             ..Checkpoint::default()
         };
-        let (home, retention) = (self.home.clone(), self.retention());
-        self.write(caller, move |tx, who| {
-            let run = lookup::run(tx.connection(), who, Action::Report, &run)?;
-            if let RunState::Finished(outcome) = run.state {
-                return Err(Denied::RunFinished {
-                    run: run.name.clone(),
-                    outcome,
+        let (home, retention) = (self.home.clone(), self.settings.retention());
+        caller
+            .write(&self.store, move |tx, who| {
+                let run = lookup::run(tx.connection(), who, Action::Report, &run)?;
+                if let RunState::Finished(outcome) = run.state {
+                    return Err(Denied::RunFinished {
+                        run: run.name.clone(),
+                        outcome,
+                    }
+                    .into());
                 }
-                .into());
-            }
-            let run = tx.as_signal(Some(SignalKind::Stop), Source::Tool, |tx| {
-                stop(tx, &run, cause, checkpoint, retention)
-            })?;
-            render::run(tx.connection(), &home, &run)
-        })
-        .await
+                let run = tx.as_signal(Some(SignalKind::Stop), Source::Tool, |tx| {
+                    stop(tx, &run, cause, checkpoint, retention)
+                })?;
+                render::run(tx.connection(), &home, &run)
+            })
+            .await
     }
 
     /// Records a run's status report, or a parent's annotation.
@@ -95,7 +120,7 @@ impl Ops {
         } else {
             Action::Annotate
         };
-        Self::check(&caller.who, action)?;
+        lookup::check(&caller.who, action)?;
         let claim = match call.status.spoken() {
             Some(ReportedStatus::Running) => None,
             _ => Some(Claim::spoken(call.status.as_str()).ok_or_else(|| {
@@ -135,8 +160,8 @@ impl Ops {
         }
         let home = self.home.clone();
         let Caller { who, key } = caller.clone();
-        let mut view = self
-            .write(caller, move |tx, who| {
+        let mut view = caller
+            .write(&self.store, move |tx, who| {
                 let run = lookup::run(tx.connection(), who, action, &call.run)?;
                 let run = record_status(tx, who, &run, claim, &call)?;
                 render::run(tx.connection(), &home, &run)
@@ -146,7 +171,8 @@ impl Ops {
             let run = self
                 .store
                 .read(|connection| lookup::run(connection, &who, Action::See, &id.to_string()))?;
-            view.requests.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
+            view.requests.messages =
+                deliver_queued_messages(&self.store, run.id, key.as_ref()).await?;
         }
         Ok(view)
     }

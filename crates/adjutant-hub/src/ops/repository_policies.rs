@@ -3,9 +3,9 @@
 
 use crate::config::{self, RepositoryPolicies};
 use crate::files;
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::{Caller, OpError, lookup};
 use crate::store::{
-    Connection, StoreError, has_trusted, is_trusted, repository_policies_of, run_by_id,
+    Connection, Store, StoreError, has_trusted, is_trusted, repository_policies_of, run_by_id,
     workspace_around,
 };
 use crate::view::{
@@ -206,94 +206,88 @@ pub(in crate::ops) fn not_in_effect(
     Ok(all)
 }
 
-impl Ops {
-    /// Returns the policies of a directory's repository, and whether they are in effect. `None`: it
-    /// has none.
-    pub(in crate::ops) fn policies_of_directory(
-        &self,
-        directory: &str,
-    ) -> Result<Option<(RepositoryPoliciesView, Vec<Policy>)>, OpError> {
-        let Some(found) = find_policies(Path::new(directory)) else {
-            return Ok(None);
-        };
-        Ok(Some(
-            self.store
-                .read(|connection| policies_view(connection, &found))?,
-        ))
-    }
+/// Returns the policies of a directory's repository, and whether they are in effect. `None`: it
+/// has none.
+pub(in crate::ops) fn policies_of_directory(
+    store: &Store,
+    directory: &str,
+) -> Result<Option<(RepositoryPoliciesView, Vec<Policy>)>, OpError> {
+    let Some(found) = find_policies(Path::new(directory)) else {
+        return Ok(None);
+    };
+    Ok(Some(
+        store.read(|connection| policies_view(connection, &found))?,
+    ))
+}
 
-    /// Returns the policies of repositories that would apply to a run that the person starts in a
-    /// directory.
-    pub(in crate::ops) fn policies_of_new_run(
-        &self,
-        directory: &str,
-    ) -> Result<Vec<Policy>, OpError> {
-        let Some(found) = find_policies(Path::new(directory)) else {
-            return Ok(Vec::new());
-        };
-        Ok(self
-            .store
-            .read(|connection| policies_from(connection, None, found))?)
-    }
+/// Returns the policies of repositories that would apply to a run that the person starts in a
+/// directory.
+pub(in crate::ops) fn policies_of_new_run(
+    store: &Store,
+    directory: &str,
+) -> Result<Vec<Policy>, OpError> {
+    let Some(found) = find_policies(Path::new(directory)) else {
+        return Ok(Vec::new());
+    };
+    Ok(store.read(|connection| policies_from(connection, None, found))?)
+}
 
-    /// Stores the policies of a run's repository before it starts, and those of its parent and of
-    /// the run whose workspace it uses, which could have changed the file. The run cannot change
-    /// them.
-    pub(in crate::ops) async fn store_repository_policies(
-        &self,
-        run: RunId,
-        source: &str,
-    ) -> Result<(), OpError> {
-        let directory = PathBuf::from(source);
-        let found = tokio::task::spawn_blocking(move || find_policies(&directory))
-            .await
-            .map_err(|error| OpError::Io(error.to_string()))?;
-        let mut all = self
-            .store
-            .read(|connection| inherited_policies(connection, run))?;
-        // The copy in the workspace is the same file.
-        let is_known = |found: &RepositoryPolicies| {
-            all.iter()
-                .any(|known| !known.only_narrows && known.text == found.text)
-        };
-        all.extend(found.filter(|found| !is_known(found)));
-        if all.len() > INHERITED_MAX {
-            let text = Err(format!("more than {INHERITED_MAX} files apply to it"));
-            all = vec![RepositoryPolicies {
-                directory: source.to_owned(),
-                text,
-                only_narrows: true,
-            }];
-        }
-        if all.is_empty() {
-            return Ok(());
-        }
-        Ok(self
-            .store
-            .write(move |tx| tx.set_repository_policies(run, all))
-            .await?)
+/// Stores the policies of a run's repository before it starts, and those of its parent and of
+/// the run whose workspace it uses, which could have changed the file. The run cannot change
+/// them.
+pub(in crate::ops) async fn store_repository_policies(
+    store: &Store,
+    run: RunId,
+    source: &str,
+) -> Result<(), OpError> {
+    let directory = PathBuf::from(source);
+    let found = tokio::task::spawn_blocking(move || find_policies(&directory))
+        .await
+        .map_err(|error| OpError::Io(error.to_string()))?;
+    let mut all = store.read(|connection| inherited_policies(connection, run))?;
+    // The copy in the workspace is the same file.
+    let is_known = |found: &RepositoryPolicies| {
+        all.iter()
+            .any(|known| !known.only_narrows && known.text == found.text)
+    };
+    all.extend(found.filter(|found| !is_known(found)));
+    if all.len() > INHERITED_MAX {
+        let text = Err(format!("more than {INHERITED_MAX} files apply to it"));
+        all = vec![RepositoryPolicies {
+            directory: source.to_owned(),
+            text,
+            only_narrows: true,
+        }];
     }
+    if all.is_empty() {
+        return Ok(());
+    }
+    Ok(store
+        .write(move |tx| tx.set_repository_policies(run, all))
+        .await?)
+}
 
-    /// Trusts the policies of a repository in their current state.
-    ///
-    /// # Errors
-    /// The caller is not the person, or the policies are invalid.
-    pub(crate) async fn trust_policies(
-        &self,
-        caller: Caller,
-        call: TrustPolicies,
-    ) -> Result<TrustedPolicies, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
-        if !Path::new(&call.directory).is_absolute() {
-            return Err(Denied::invalid("directory", "is not absolute").into());
-        }
-        let policies = config::policies_of_repository(&call.text)
-            .map_err(|problem| Denied::invalid("policies", problem.to_string()))?;
-        let allowing = policies
-            .iter()
-            .filter(|policy| policy.decision == PolicyDecision::Allow)
-            .count() as u64;
-        self.write(caller, move |tx, who| {
+/// Trusts the policies of a repository in their current state.
+///
+/// # Errors
+/// The caller is not the person, or the policies are invalid.
+pub(crate) async fn trust_policies(
+    store: &Store,
+    caller: Caller,
+    call: TrustPolicies,
+) -> Result<TrustedPolicies, OpError> {
+    lookup::check(&caller.who, Action::ManageHub)?;
+    if !Path::new(&call.directory).is_absolute() {
+        return Err(Denied::invalid("directory", "is not absolute").into());
+    }
+    let policies = config::policies_of_repository(&call.text)
+        .map_err(|problem| Denied::invalid("policies", problem.to_string()))?;
+    let allowing = policies
+        .iter()
+        .filter(|policy| policy.decision == PolicyDecision::Allow)
+        .count() as u64;
+    caller
+        .write(store, move |tx, who| {
             tx.trust(&call.directory, &hash(&call.text), who)?;
             Ok(TrustedPolicies {
                 directory: call.directory,
@@ -302,5 +296,4 @@ impl Ops {
             })
         })
         .await
-    }
 }

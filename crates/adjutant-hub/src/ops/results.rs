@@ -1,15 +1,19 @@
 //! Results: reconstructing one if the last message has no content, and reading a whole one.
 
+use super::log_store::LogStore;
+use super::runner_sessions::Sessions;
 use super::{OpError, Ops, lookup};
+use crate::config::Home;
 use crate::files;
 use crate::logs::kept::AttemptLogs;
 use crate::ops::evidence::parse_evidence;
 use crate::protocol::{AttemptDir, GapText, LogFileName};
-use crate::store::{Run, StoreError, Tx, report_of};
+use crate::store::{Run, Store, StoreError, Tx, report_of};
 use crate::view::{ReadResult, ResultView};
 use adjutant_core::result::{ResultGap, WorkEvidence, reconstruct};
 use adjutant_core::{Action, Principal};
 use std::io::{self, Read as _};
+use std::sync::Arc;
 
 /// Maximum size of a stored result, in bytes.
 const WHOLE_BYTES_MAX: u64 = 8 * 1024 * 1024;
@@ -65,12 +69,30 @@ pub(super) fn note_loss(tx: &mut Tx<'_>, run: &Run, last_output: &str) -> Result
     )
 }
 
-impl Ops {
+/// Reads the results of runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Results {
+    store: Store,
+    home: Arc<Home>,
+    log_store: LogStore,
+    runners: Sessions,
+}
+
+impl Results {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            log_store: ops.log_store.clone(),
+            runners: ops.sessions.clone(),
+        }
+    }
+
     /// Reads a run's whole result.
     ///
     /// # Errors
     /// Unknown or foreign, or a failure of the disk.
-    pub async fn read_result(
+    pub(crate) async fn read(
         &self,
         who: &Principal,
         call: &ReadResult,
@@ -122,12 +144,10 @@ impl Ops {
             }
         }
     }
-}
 
-impl Ops {
     /// Reads the last message of a run whose logs another home has moved to the log store.
     async fn answer_in_log_store(&self, run: &Run, end: &str, bytes: u64) -> Option<String> {
-        if !self.has_log_store() {
+        if !self.log_store.is_configured() {
             return None;
         }
         for attempt in (1..=run.attempt.0).rev() {
@@ -136,7 +156,7 @@ impl Ops {
                 run_id: run.id.to_string(),
                 attempt,
             };
-            let found = self.stored_logs(run, &logs, None).await;
+            let found = self.log_store.stored(run, &logs, None, &self.runners).await;
             let Some(stored) = found
                 .inspect_err(
                     |error| tracing::warn!(run = run.name, %error, "a result cannot be read"),

@@ -1,20 +1,20 @@
 //! The changes of a run. For an isolated run, these are the changes that a merge would merge.
 
-use super::changes::{find_snapshot, view};
 use super::conflicts::merge_order_of;
-use super::workspaces::workspace_base;
+use super::trees::{Trees, find_snapshot, take_snapshot, view};
+use super::workspaces::{runner_of, workspace_base};
 use super::{Caller, OpError, Ops, lookup};
 use crate::clock::rfc3339;
 use crate::git::{self, DiffCall, Repo, Scratch, Snapshot};
 use crate::store::{
-    Run, StoreError, Workspace, later_runs_in, merges_of, run_by_id, workspace_around, workspace_of,
+    Run, Store, StoreError, Workspace, later_runs_in, merges_of, run_by_id, workspace_around,
+    workspace_of,
 };
 use crate::view::{DiffRun, DiffView, IncludedView, SnapshotView};
 use adjutant_core::merge::MergeMode;
 use adjutant_core::snapshot::{KeptTree, OwnWork, SnapshotCause, has_edits};
 use adjutant_core::{Action, WorkspaceState};
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 /// Maximum number of later runs in a workspace that are considered.
 const LATER_RUNS_MAX: u32 = 50;
@@ -45,14 +45,28 @@ impl ReviewedRun {
     }
 }
 
-impl Ops {
+/// Reads the changes of runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Reviews {
+    store: Store,
+    trees: Trees,
+}
+
+impl Reviews {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            trees: ops.trees.clone(),
+        }
+    }
+
     /// Returns the difference between two snapshots of a run; by default, all its changes. For a
     /// run with its own workspace, these are the changes that a merge would merge, including those
     /// of later runs and edits in that workspace.
     ///
     /// # Errors
     /// The run is unknown or foreign, there is no repository or no such snapshot, or git failed.
-    pub async fn diff(&self, caller: &Caller, call: &DiffRun) -> Result<DiffView, OpError> {
+    pub(crate) async fn diff(&self, caller: &Caller, call: &DiffRun) -> Result<DiffView, OpError> {
         let found = self
             .store
             .read(|connection| lookup::run(connection, &caller.who, Action::Review, &call.run))?;
@@ -60,16 +74,14 @@ impl Ops {
         let only = if found.state.is_live() {
             None
         } else {
-            Some(Arc::clone(&self.tree_changes).lock_owned().await)
+            Some(self.trees.lock().await)
         };
         let reviewed = self.reviewed_run(found)?;
         let (run, own) = (&reviewed.run, reviewed.own.as_ref());
-        let scratch = self.scratch_of(run).await?;
+        let scratch = self.trees.scratch_of(run).await?;
         if reviewed.reads_the_tree(call) && scratch.has_tree() {
-            let taken = self
-                .take_snapshot(&scratch, run, SnapshotCause::Look)
-                .await?;
-            self.compare_later(run, &taken).await?;
+            let taken = take_snapshot(&scratch, run, SnapshotCause::Look).await?;
+            self.trees.compare_later(run, &taken).await?;
         }
         drop(only);
         let all = git::snapshots(scratch.repo(), run.id).await?;
@@ -115,7 +127,7 @@ impl Ops {
                 .read(|connection| merge_order_of(connection, run))?,
             includes,
             merged,
-            committed_copies: self.committed_copies(run).await,
+            committed_copies: self.trees.committed_copies(run).await,
             workspace_of: reviewed.around.map(|around| around.name),
             run_name: reviewed.run.name,
         })
@@ -144,7 +156,7 @@ impl Ops {
         reviewed: &ReviewedRun,
         scratch: &Scratch,
     ) -> Result<Option<String>, OpError> {
-        let is_elsewhere = self.runner_of(&reviewed.run)?.is_some();
+        let is_elsewhere = runner_of(&self.store, &reviewed.run)?.is_some();
         let is_there = is_elsewhere || scratch.has_tree() || scratch.is_torn();
         let missing = reviewed.own.as_ref().filter(|workspace| {
             !is_there
@@ -281,7 +293,7 @@ impl Ops {
         &self,
         run: &Run,
     ) -> Result<Option<(u32, Vec<String>)>, OpError> {
-        let scratch = self.scratch_of(run).await?;
+        let scratch = self.trees.scratch_of(run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let own = own_work(&all);
         let trees: BTreeSet<&str> = own.iter().map(|snapshot| snapshot.tree.as_str()).collect();

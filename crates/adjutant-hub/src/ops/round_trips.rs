@@ -2,6 +2,10 @@
 //! again in a process whose fixtures use one.
 
 use super::{AttemptId, Caller, Ops};
+use crate::ops::attempts::apply_facts;
+use crate::ops::chats::SayCall;
+use crate::ops::requests::{AnswerCall, ask, read_request};
+use crate::ops::runners::Runners;
 use crate::protocol::{Fact, FactKind};
 use crate::store::testing::fixture::{Fixture, fixture, new_run};
 use crate::store::testing::{run_on_newest_server, run_on_server};
@@ -75,12 +79,14 @@ impl Counted {
 
     async fn ask(&mut self, run: RunId) -> (u64, String) {
         let caller = self.caller(Principal::Run(run));
-        let ask = Ask {
+        let question = Ask {
             question: "which?".to_owned(),
             blocking: true,
             ..Ask::default()
         };
-        let (count, asked) = self.count(self.ops.ask(caller, ask)).await;
+        let (count, asked) = self
+            .count(ask(&self.ops.store, &self.ops.settings, caller, question))
+            .await;
         (count, asked.expect("asked").message_id)
     }
 
@@ -92,10 +98,7 @@ impl Counted {
             ..AnswerOne::default()
         };
         let (count, answered) = self
-            .count(
-                self.ops
-                    .answer(caller, AnswerRequests { answers: vec![one] }),
-            )
+            .count(AnswerCall::of(&self.ops).answer(caller, AnswerRequests { answers: vec![one] }))
             .await;
         answered.expect("answered");
         count
@@ -104,7 +107,9 @@ impl Counted {
     async fn retrieve(&mut self, run: RunId, message_id: &str) -> u64 {
         let caller = self.caller(Principal::Run(run));
         let (count, read) = self
-            .count(self.ops.read_request(
+            .count(read_request(
+                &self.ops.store,
+                &self.ops.settings,
                 caller,
                 ReadRequest {
                     message_id: message_id.to_owned(),
@@ -125,7 +130,7 @@ impl Counted {
             cwd: "/tmp".to_owned(),
             ..Say::default()
         };
-        let (count, posted) = self.count(self.ops.say(caller, say)).await;
+        let (count, posted) = self.count(SayCall::of(&self.ops).say(caller, say)).await;
         (count, posted.expect("posted").chat_id)
     }
 
@@ -138,7 +143,9 @@ impl Counted {
             },
         };
         let (count, applied) = self
-            .count(self.ops.apply_facts(
+            .count(apply_facts(
+                &self.ops.store,
+                &self.ops.settings,
                 AttemptId {
                     run: run.id,
                     n: run.attempt,
@@ -244,7 +251,9 @@ async fn attempts_lost_together_wait_for_few_round_trips() {
                     .id,
             );
         }
-        let (count, lost) = counted.count(counted.ops.lose_expired_attempts()).await;
+        let (count, lost) = counted
+            .count(Runners::of(&counted.ops).lose_expired_attempts())
+            .await;
         lost.expect("recorded");
         losses.counts.push(count);
         for run in runs {

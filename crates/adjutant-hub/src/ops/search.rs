@@ -1,10 +1,11 @@
 //! Searching, and maintaining the search index.
 
 use super::chats::{ChatCaller, shown_entry};
-use super::{OpError, Ops};
+use super::settings::Settings;
+use super::{OpError, Ops, lookup};
 use crate::clock::{self, rfc3339};
 use crate::store::{
-    self, FoundText, Hit, Query, Source, StoreError, has_unindexed_entries, search_backlog,
+    self, FoundText, Hit, Query, Source, Store, StoreError, has_unindexed_entries, search_backlog,
 };
 use crate::view::{HitKind, Search, SearchHit, SearchHits};
 use adjutant_core::chat::{ChatId, Participant, shown_name};
@@ -93,13 +94,31 @@ fn view(hit: Hit) -> SearchHit {
     }
 }
 
-impl Ops {
+/// The search over runs and chats, and its index.
+#[derive(Debug, Clone)]
+pub(crate) struct SearchIndex {
+    store: Store,
+    settings: Settings,
+}
+
+impl SearchIndex {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            settings: ops.settings.clone(),
+        }
+    }
+
     /// Searches what the caller may see.
     ///
     /// # Errors
     /// An unknown chat or participant, a time or source that cannot be read.
-    pub async fn search(&self, who: &Principal, call: Search) -> Result<SearchHits, OpError> {
-        Self::check(who, Action::ListChats)?;
+    pub(crate) async fn search(
+        &self,
+        who: &Principal,
+        call: Search,
+    ) -> Result<SearchHits, OpError> {
+        lookup::check(who, Action::ListChats)?;
         if call.query.chars().count() > QUERY_CHARS_MAX {
             return Err(
                 Denied::invalid("query", format!("at most {QUERY_CHARS_MAX} characters")).into(),
@@ -121,7 +140,7 @@ impl Ops {
         let only_chats = call.chat_id.is_some() || within == [Source::Chats];
         let is_current = self.index_entries().await?
             && (only_chats || self.index_until(Instant::now() + INDEXING).await?);
-        let config = self.config()?;
+        let config = self.settings.config()?;
         let (store, who) = (self.store.clone(), who.clone());
         // A search may take a while: do not block the event loop.
         let search = move || {

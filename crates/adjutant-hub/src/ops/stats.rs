@@ -1,8 +1,11 @@
 //! Statistics of runs.
 
-use super::{OpError, Ops};
+use super::{OpError, lookup};
 use crate::clock::{self, rfc3339};
-use crate::store::{Connection, Run, RunStats, StatsQuery, StoreError, run_stats, tree_totals};
+use crate::config::Home;
+use crate::store::{
+    Connection, Run, RunStats, StatsQuery, Store, StoreError, run_stats, tree_totals,
+};
 use crate::view::{AnswersView, GetStats, StatsRowView, StatsView, TimesView, TreeStatsView};
 use adjutant_core::stats::{Distribution, Tally, TreeStats};
 use adjutant_core::{Action, Denied, Principal};
@@ -11,62 +14,65 @@ use std::time::{Duration, Instant};
 /// Reading takes at most this long.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-impl Ops {
-    /// Returns statistics of the runs that the caller may see.
-    ///
-    /// # Errors
-    /// The caller may not list runs, or the grouping is unknown.
-    pub async fn stats(&self, who: &Principal, call: GetStats) -> Result<StatsView, OpError> {
-        Self::check(who, Action::ListRuns)?;
-        let by = match &call.by {
-            None => None,
-            Some(word) => Some(
-                word.known()
-                    .ok_or_else(|| Denied::invalid("by", "use agent, pool, project or parent"))?,
-            ),
+/// Returns statistics of the runs that the caller may see.
+///
+/// # Errors
+/// The caller may not list runs, or the grouping is unknown.
+pub(crate) async fn stats(
+    store: &Store,
+    home: &Home,
+    who: &Principal,
+    call: GetStats,
+) -> Result<StatsView, OpError> {
+    lookup::check(who, Action::ListRuns)?;
+    let by = match &call.by {
+        None => None,
+        Some(word) => Some(
+            word.known()
+                .ok_or_else(|| Denied::invalid("by", "use agent, pool, project or parent"))?,
+        ),
+    };
+    let now = clock::now();
+    let since = call.since_s.map(|seconds| {
+        now.plus_ms(
+            i64::try_from(seconds)
+                .unwrap_or(i64::MAX / 1_000)
+                .saturating_mul(-1_000),
+        )
+    });
+    let (store, who, workspaces) = (
+        store.clone(),
+        who.clone(),
+        home.workspaces_dir().display().to_string(),
+    );
+    let read = move || {
+        let owner = Some(&who).filter(|who| **who != Principal::Person);
+        let query = StatsQuery {
+            owner,
+            since,
+            by,
+            workspaces: &workspaces,
+            now,
         };
-        let now = clock::now();
-        let since = call.since_s.map(|seconds| {
-            now.plus_ms(
-                i64::try_from(seconds)
-                    .unwrap_or(i64::MAX / 1_000)
-                    .saturating_mul(-1_000),
-            )
-        });
-        let (store, who, workspaces) = (
-            self.store.clone(),
-            who.clone(),
-            self.home.workspaces_dir().display().to_string(),
-        );
-        let read = move || {
-            let owner = Some(&who).filter(|who| **who != Principal::Person);
-            let query = StatsQuery {
-                owner,
-                since,
-                by,
-                workspaces: &workspaces,
-                now,
-            };
-            store.read_until(Instant::now() + DEADLINE, |connection| {
-                run_stats(connection, &query)
-            })
-        };
-        let RunStats { stats, kept_since } = tokio::task::spawn_blocking(read)
-            .await
-            .map_err(|error| OpError::Io(error.to_string()))??;
-        let (groups, others) = stats.groups();
-        Ok(StatsView {
-            since: since.map(rfc3339),
-            kept_since: kept_since.map(rfc3339),
-            by: by.map(Into::into),
-            total: row(None, &stats.total),
-            groups: groups
-                .into_iter()
-                .map(|(name, tally)| row(Some(name), tally))
-                .collect(),
-            others: others.map(|others| Box::new(row(None, others))),
+        store.read_until(Instant::now() + DEADLINE, |connection| {
+            run_stats(connection, &query)
         })
-    }
+    };
+    let RunStats { stats, kept_since } = tokio::task::spawn_blocking(read)
+        .await
+        .map_err(|error| OpError::Io(error.to_string()))??;
+    let (groups, others) = stats.groups();
+    Ok(StatsView {
+        since: since.map(rfc3339),
+        kept_since: kept_since.map(rfc3339),
+        by: by.map(Into::into),
+        total: row(None, &stats.total),
+        groups: groups
+            .into_iter()
+            .map(|(name, tally)| row(Some(name), tally))
+            .collect(),
+        others: others.map(|others| Box::new(row(None, others))),
+    })
 }
 
 fn row(name: Option<&str>, tally: &Tally) -> StatsRowView {

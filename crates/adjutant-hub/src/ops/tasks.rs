@@ -1,9 +1,10 @@
 //! Waits stored for MCP clients that poll. One task is one wait; it advances only when it is
 //! polled, so nothing runs in the background.
 
-use super::{Caller, OpError, Ops};
+use super::waits::Waits;
+use super::{Caller, OpError, Ops, lookup};
 use crate::clock::{self, rfc3339};
-use crate::store::{Connection, Request, StoreError, Task, request_by_id, task_by_id};
+use crate::store::{Connection, Request, Store, StoreError, Task, request_by_id, task_by_id};
 use crate::view::{
     CancelTask, GetTask, StartTask, TaskStatus, TaskView, UpdateTask, Wait, WaitOutcome, WaitUntil,
     Waited, Word,
@@ -128,13 +129,27 @@ fn request_keys(field: &'static str, given: &[String]) -> Result<Vec<RequestKey>
     given.iter().map(parse).collect()
 }
 
-impl Ops {
+/// The tasks of clients.
+#[derive(Debug, Clone)]
+pub(crate) struct Tasks {
+    store: Store,
+    waits: Waits,
+}
+
+impl Tasks {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            waits: Waits::of(ops),
+        }
+    }
+
     /// Stores a wait. Durable when it returns.
     ///
     /// # Errors
     /// The caller may not wait, or a run is unknown.
-    pub async fn start_task(&self, caller: Caller, call: StartTask) -> Result<TaskView, OpError> {
-        Self::check(&caller.who, Action::Wait)?;
+    pub(crate) async fn start(&self, caller: Caller, call: StartTask) -> Result<TaskView, OpError> {
+        lookup::check(&caller.who, Action::Wait)?;
         let declined = request_keys("declined", &call.declined)?
             .into_iter()
             .collect();
@@ -153,32 +168,33 @@ impl Ops {
             closed: Vec::new(),
         };
         // Validates the wait, and fixes the position from which ends count.
-        let first = self.wait(&caller.who, &wait.wait(0)).await?;
+        let first = self.waits.wait(&caller.who, &wait.wait(0)).await?;
         if wait.runs.is_empty() && wait.after.is_none() {
             wait.after = Some(first.cursor);
         }
         let id = crate::hub_client::random_hex::<16>();
         let ttl_ms = i64::try_from(call.ttl_ms.clamp(1, TTL_MS_MAX)).unwrap_or(i64::MAX);
-        self.write(caller, move |tx, who| {
-            let now = tx.now();
-            let task = Task {
-                id,
-                principal: who.to_string(),
-                wait: wait.write()?,
-                status: TaskStatus::Working.word().to_owned(),
-                result: None,
-                created_at: now,
-                updated_at: now,
-                ttl_ms,
-                due_at: tx.steady().plus_ms(ttl_ms),
-            };
-            tx.start_task(&task)?;
-            wait.view(&task, "waiting".to_owned())
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                let now = tx.now();
+                let task = Task {
+                    id,
+                    principal: who.to_string(),
+                    wait: wait.write()?,
+                    status: TaskStatus::Working.word().to_owned(),
+                    result: None,
+                    created_at: now,
+                    updated_at: now,
+                    ttl_ms,
+                    due_at: tx.steady().plus_ms(ttl_ms),
+                };
+                tx.start_task(&task)?;
+                wait.view(&task, "waiting".to_owned())
+            })
+            .await
     }
 
-    fn task(&self, who: &Principal, id: &str) -> Result<Task, OpError> {
+    fn find(&self, who: &Principal, id: &str) -> Result<Task, OpError> {
         let found = self.store.read(|connection| task_by_id(connection, id))?;
         let alive = |task: &Task| clock::steady() <= task.due_at;
         found
@@ -190,9 +206,9 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown, foreign, or past its time to live.
-    pub async fn get_task(&self, caller: &Caller, call: &GetTask) -> Result<TaskView, OpError> {
-        Self::check(&caller.who, Action::Wait)?;
-        let task = self.task(&caller.who, &call.task_id)?;
+    pub(crate) async fn get(&self, caller: &Caller, call: &GetTask) -> Result<TaskView, OpError> {
+        lookup::check(&caller.who, Action::Wait)?;
+        let task = self.find(&caller.who, &call.task_id)?;
         let wait = StoredWait::read(&task)?;
         let late = self
             .store
@@ -202,6 +218,7 @@ impl Ops {
         }
         let is_asked = |request: &Request| call.asks_person && wait.asks(request);
         let (waited, mut asked) = self
+            .waits
             .wait_unless(&caller.who, &wait.wait(call.wait_ms), is_asked)
             .await?;
         if waited.outcome == WaitOutcome::Timeout {
@@ -226,7 +243,7 @@ impl Ops {
         self.store
             .write(move |tx| tx.end_task(&id, TaskStatus::Completed.word(), Some(&result)))
             .await?;
-        let ended = self.task(&caller.who, &task.id)?;
+        let ended = self.find(&caller.who, &task.id)?;
         Ok(wait.view(&ended, format!("{}{late}", ended.status))?)
     }
 
@@ -234,55 +251,65 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown, foreign, or past its time to live.
-    pub async fn update_task(&self, caller: Caller, call: UpdateTask) -> Result<TaskView, OpError> {
-        Self::check(&caller.who, Action::Wait)?;
-        if let Some(earlier) = self.stored_reply(&caller)? {
+    pub(crate) async fn update(
+        &self,
+        caller: Caller,
+        call: UpdateTask,
+    ) -> Result<TaskView, OpError> {
+        lookup::check(&caller.who, Action::Wait)?;
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
         let (declined, closed) = (
             request_keys("declined", &call.declined)?,
             request_keys("closed", &call.closed)?,
         );
-        let id = self.task(&caller.who, &call.task_id)?.id;
-        self.write(caller, move |tx, _| {
-            let not_found = || Denied::not_found("task", &id);
-            let mut wait =
-                StoredWait::read(&task_by_id(tx.connection(), &id)?.ok_or_else(not_found)?)?;
-            wait.declined.extend(declined);
-            wait.closed.retain(|known| !closed.contains(known));
-            wait.closed.extend(closed);
-            if wait.declined.len().max(wait.closed.len()) > UPDATES_MAX {
-                return Err(Denied::Limit {
-                    what: "replies about requests of one task",
-                    limit: UPDATES_MAX as u64,
+        let id = self.find(&caller.who, &call.task_id)?.id;
+        caller
+            .write(&self.store, move |tx, _| {
+                let not_found = || Denied::not_found("task", &id);
+                let mut wait =
+                    StoredWait::read(&task_by_id(tx.connection(), &id)?.ok_or_else(not_found)?)?;
+                wait.declined.extend(declined);
+                wait.closed.retain(|known| !closed.contains(known));
+                wait.closed.extend(closed);
+                if wait.declined.len().max(wait.closed.len()) > UPDATES_MAX {
+                    return Err(Denied::Limit {
+                        what: "replies about requests of one task",
+                        limit: UPDATES_MAX as u64,
+                    }
+                    .into());
                 }
-                .into());
-            }
-            tx.change_task(&id, &wait.write()?)?;
-            let changed = task_by_id(tx.connection(), &id)?.ok_or_else(not_found)?;
-            let message = format!("{}{}", changed.status, wait.late_answers(tx.connection())?);
-            wait.view(&changed, message)
-        })
-        .await
+                tx.change_task(&id, &wait.write()?)?;
+                let changed = task_by_id(tx.connection(), &id)?.ok_or_else(not_found)?;
+                let message = format!("{}{}", changed.status, wait.late_answers(tx.connection())?);
+                wait.view(&changed, message)
+            })
+            .await
     }
 
     /// Cancels a stored wait; its runs continue.
     ///
     /// # Errors
     /// Unknown, foreign, or past its time to live.
-    pub async fn cancel_task(&self, caller: Caller, call: CancelTask) -> Result<TaskView, OpError> {
-        Self::check(&caller.who, Action::Wait)?;
-        if let Some(earlier) = self.stored_reply(&caller)? {
+    pub(crate) async fn cancel(
+        &self,
+        caller: Caller,
+        call: CancelTask,
+    ) -> Result<TaskView, OpError> {
+        lookup::check(&caller.who, Action::Wait)?;
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
-        let id = self.task(&caller.who, &call.task_id)?.id;
-        self.write(caller, move |tx, _| {
-            tx.end_task(&id, TaskStatus::Cancelled.word(), None)?;
-            let ended =
-                task_by_id(tx.connection(), &id)?.ok_or_else(|| Denied::not_found("task", &id))?;
-            let message = ended.status.clone();
-            StoredWait::read(&ended)?.view(&ended, message)
-        })
-        .await
+        let id = self.find(&caller.who, &call.task_id)?.id;
+        caller
+            .write(&self.store, move |tx, _| {
+                tx.end_task(&id, TaskStatus::Cancelled.word(), None)?;
+                let ended = task_by_id(tx.connection(), &id)?
+                    .ok_or_else(|| Denied::not_found("task", &id))?;
+                let message = ended.status.clone();
+                StoredWait::read(&ended)?.view(&ended, message)
+            })
+            .await
     }
 }

@@ -2,11 +2,11 @@
 //! a token sends only its hash, so no reply that is stored under an idempotency key contains a
 //! secret.
 
-use super::{Caller, OpError, Ops, random};
+use super::{Caller, OpError, Ops, lookup, random};
 use crate::clock::{self, rfc3339};
 use crate::store::{
-    Connection, NewToken, PageSecrets, StoreError, Subscription, Token, Topic, token_by_hash,
-    token_by_name, token_by_resume, tokens,
+    Connection, NewToken, PageSecrets, Store, StoreError, Subscription, Token, Topic,
+    token_by_hash, token_by_name, token_by_resume, tokens,
 };
 use crate::view::{CreateToken, ListTokens, RevokeToken, TokenList, TokenView};
 use adjutant_core::token::{
@@ -155,27 +155,40 @@ fn check_can_add(connection: &Connection, new: &NewToken) -> Result<(), StoreErr
     Ok(())
 }
 
-impl Ops {
+/// The tokens with which callers present themselves over HTTP.
+#[derive(Debug, Clone)]
+pub(crate) struct Tokens {
+    store: Store,
+}
+
+impl Tokens {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+        }
+    }
+
     /// Stores a token.
     ///
     /// # Errors
     /// The caller is not the person, a value is invalid, or the name is in use.
-    pub(crate) async fn create_token(
+    pub(crate) async fn create(
         &self,
         caller: Caller,
         call: CreateToken,
     ) -> Result<TokenView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+        lookup::check(&caller.who, Action::ManageHub)?;
         let new = checked_token(call)?;
-        self.write(caller, move |tx, _| {
-            check_can_add(tx.connection(), &new)?;
-            tx.add_token(&new)?;
-            let stored = token_by_name(tx.connection(), &new.name)?;
-            Ok(view(&stored.ok_or_else(|| {
-                StoreError::Corrupt("the new token is not there".to_owned())
-            })?))
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, _| {
+                check_can_add(tx.connection(), &new)?;
+                tx.add_token(&new)?;
+                let stored = token_by_name(tx.connection(), &new.name)?;
+                Ok(view(&stored.ok_or_else(|| {
+                    StoreError::Corrupt("the new token is not there".to_owned())
+                })?))
+            })
+            .await
     }
 
     /// Signs a page of this program in to the dashboard. Its token acts as the person and expires.
@@ -271,7 +284,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub async fn leave_page(&self, id: i64) -> Result<(), OpError> {
+    pub(crate) async fn leave_page(&self, id: i64) -> Result<(), OpError> {
         Ok(self.store.write(move |tx| tx.leave_page(id)).await?)
     }
 
@@ -279,7 +292,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) async fn revoke_expired_tokens(&self) -> Result<(), OpError> {
+    pub(crate) async fn revoke_expired(&self) -> Result<(), OpError> {
         let now = clock::now();
         if !self
             .store
@@ -307,12 +320,8 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person.
-    pub(crate) fn list_tokens(
-        &self,
-        who: &Principal,
-        call: &ListTokens,
-    ) -> Result<TokenList, OpError> {
-        Self::check(who, Action::ManageHub)?;
+    pub(crate) fn list(&self, who: &Principal, call: &ListTokens) -> Result<TokenList, OpError> {
+        lookup::check(who, Action::ManageHub)?;
         let all = self.store.read(tokens)?;
         Ok(TokenList {
             tokens: all
@@ -327,29 +336,30 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or there is no such token.
-    pub async fn revoke_token(
+    pub(crate) async fn revoke(
         &self,
         caller: Caller,
         call: RevokeToken,
     ) -> Result<TokenView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
-        self.write(caller, move |tx, _| {
-            let token = token_by_name(tx.connection(), &call.name)?
-                .ok_or_else(|| Denied::not_found("token", &call.name))?;
-            tx.revoke_token(token.id)?;
-            Ok(view(&Token {
-                revoked_at: Some(tx.now()),
-                ..token
-            }))
-        })
-        .await
+        lookup::check(&caller.who, Action::ManageHub)?;
+        caller
+            .write(&self.store, move |tx, _| {
+                let token = token_by_name(tx.connection(), &call.name)?
+                    .ok_or_else(|| Denied::not_found("token", &call.name))?;
+                tx.revoke_token(token.id)?;
+                Ok(view(&Token {
+                    revoked_at: Some(tx.now()),
+                    ..token
+                }))
+            })
+            .await
     }
 
     /// Checks a token that a caller presents. `None`: it is unknown or revoked.
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) async fn check_token(&self, token: &str) -> Result<Option<TokenAccess>, OpError> {
+    pub(crate) async fn check(&self, token: &str) -> Result<Option<TokenAccess>, OpError> {
         // The lookup by hash takes no time that depends on how much of a guess is right.
         let hash = token_hash(token);
         let Some(stored) = self
@@ -381,7 +391,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) fn is_token_in_use(&self, id: i64) -> Result<bool, OpError> {
+    pub(crate) fn is_in_use(&self, id: i64) -> Result<bool, OpError> {
         Ok(self
             .store
             .read(tokens)?
@@ -391,7 +401,7 @@ impl Ops {
 
     /// Subscribes to revocations.
     #[must_use]
-    pub(crate) fn token_revocations(&self) -> Subscription {
+    pub(crate) fn revocations(&self) -> Subscription {
         self.store.wake_ups().subscribe(vec![Topic::Tokens])
     }
 }

@@ -1,11 +1,13 @@
 //! Background tasks about the trees of runs: snapshots after turns, snapshots of siblings while
 //! their agents work, and comparisons.
 
-use super::conflicts::SIBLINGS_MAX;
+use super::conflicts::{SIBLINGS_MAX, compare_siblings};
+use super::trees::{Trees, take_snapshot};
 use super::{OpError, Ops};
-use crate::git::{GitError, Scratch, TakenSnapshot};
+use crate::git::{GitError, Scratch};
 use crate::store::{
-    DueTreeWork, Run, StoreError, attempt_row, due_tree_work, run_by_id, siblings_of, workspace_of,
+    DueTreeWork, Run, Store, StoreError, attempt_row, due_tree_work, run_by_id, siblings_of,
+    workspace_of,
 };
 use adjutant_core::snapshot::{SnapshotCause, TreeWork};
 use adjutant_core::{RunId, RunState};
@@ -31,7 +33,7 @@ const KEPT_MAX: usize = 16;
 /// Git directories of live runs, kept between turns so that only changes of a turn are read. The
 /// most recently used is last. A cache: losing it has no effect.
 #[derive(Debug, Default)]
-pub(crate) struct TurnScratches(Vec<(RunId, Scratch)>);
+struct TurnScratches(Vec<(RunId, Scratch)>);
 
 impl TurnScratches {
     fn remove(&mut self, run: RunId) -> Option<Scratch> {
@@ -49,7 +51,7 @@ impl TurnScratches {
 
 /// When the next snapshots of working runs may be taken. Losing it has no effect.
 #[derive(Debug, Default)]
-pub(crate) struct TreeSchedule(HashMap<RunId, Watch>);
+struct TreeSchedule(HashMap<RunId, Watch>);
 
 #[derive(Debug, Clone, Copy)]
 struct Watch {
@@ -90,41 +92,53 @@ pub(crate) enum TreeWorkLeft {
     Nothing(Option<Instant>),
 }
 
-impl Ops {
+/// Performs the tasks about the trees of runs, one at a time.
+#[derive(Debug)]
+pub(crate) struct TreeTasks {
+    store: Store,
+    trees: Trees,
+    between_turns: TurnScratches,
+    watched: TreeSchedule,
+}
+
+impl TreeTasks {
+    pub(crate) fn new(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            trees: ops.trees.clone(),
+            between_turns: TurnScratches::default(),
+            watched: TreeSchedule::default(),
+        }
+    }
+
     /// Performs the first due task.
     ///
     /// # Errors
     /// A failure of the store. A failure of git is recorded with the run.
-    pub(crate) async fn do_tree_work(
-        &self,
-        between_turns: &mut TurnScratches,
-        watched: &mut TreeSchedule,
-    ) -> Result<TreeWorkLeft, OpError> {
+    pub(crate) async fn perform_next(&mut self) -> Result<TreeWorkLeft, OpError> {
         let all = self.store.read(due_tree_work)?;
         let Some(due) = all
             .iter()
             .copied()
-            .find(|due| watched.allowed_at(due).is_none())
+            .find(|due| self.watched.allowed_at(due).is_none())
         else {
             return Ok(TreeWorkLeft::Nothing(
-                all.iter().filter_map(|due| watched.allowed_at(due)).min(),
+                all.iter()
+                    .filter_map(|due| self.watched.allowed_at(due))
+                    .min(),
             ));
         };
         match due.what {
-            TreeWork::Keep => self.snapshot_after_turn(due, between_turns).await?,
-            TreeWork::Watch => self.watch_tree(due, watched).await?,
-            TreeWork::Compare => self.compare_siblings(due).await?,
+            TreeWork::Keep => self.snapshot_after_turn(due).await?,
+            TreeWork::Watch => self.watch_tree(due).await?,
+            TreeWork::Compare => compare_siblings(&self.store, &self.trees, due).await?,
         }
         Ok(TreeWorkLeft::Unknown)
     }
 
     /// Looks at the tree of a run in whose workspace an agent works, if another run is to be merged
     /// into the same repository.
-    async fn watch_tree(
-        &self,
-        due: DueTreeWork,
-        watched: &mut TreeSchedule,
-    ) -> Result<(), OpError> {
+    async fn watch_tree(&mut self, due: DueTreeWork) -> Result<(), OpError> {
         let began = Instant::now();
         let (run, siblings) = self.store.read(|connection| {
             Ok::<_, StoreError>((
@@ -138,10 +152,10 @@ impl Ops {
         let is_worked_in = |run: &Run| run.state == RunState::Running || !run.state.is_live();
         if let Some(run) = run.filter(|run| is_worked_in(run) && siblings.len() > 1) {
             let looked = async {
-                let scratch = self.scratch_of(&run).await?;
+                let scratch = self.trees.scratch_of(&run).await?;
                 if scratch.has_tree() {
                     Ok::<_, OpError>(
-                        self.take_snapshot(&scratch, &run, SnapshotCause::Watch)
+                        take_snapshot(&scratch, &run, SnapshotCause::Watch)
                             .await?
                             .is_new,
                     )
@@ -159,12 +173,12 @@ impl Ops {
                 }
             }
         }
-        watched.note(due.run, began.elapsed());
+        self.watched.note(due.run, began.elapsed());
         // Siblings that have worked alone so far, or under the previous hub.
         let others: Vec<RunId> = siblings
             .iter()
             .map(|sibling| sibling.run)
-            .filter(|run| is_new && !watched.0.contains_key(run))
+            .filter(|run| is_new && !self.watched.0.contains_key(run))
             .collect();
         Ok(self
             .store
@@ -183,29 +197,8 @@ impl Ops {
             .await?)
     }
 
-    /// Schedules a comparison of the newest snapshot of an isolated run with those of its siblings.
-    pub(super) async fn compare_later(
-        &self,
-        run: &Run,
-        taken: &TakenSnapshot,
-    ) -> Result<(), OpError> {
-        let id = run.id;
-        if !taken.is_new
-            || self
-                .store
-                .read(|connection| workspace_of(connection, id))?
-                .is_none()
-        {
-            return Ok(());
-        }
-        Ok(self
-            .store
-            .write(move |tx| tx.add_tree_work(id, TreeWork::Compare))
-            .await?)
-    }
-
     /// Removes the git directories of runs that are no longer live.
-    fn drop_ended(&self, between_turns: &mut TurnScratches) -> Result<(), OpError> {
+    fn drop_ended(&mut self) -> Result<(), OpError> {
         let is_live = |run: RunId| {
             Ok::<_, StoreError>(
                 self.store
@@ -214,27 +207,23 @@ impl Ops {
             )
         };
         let mut live = Vec::new();
-        for (run, scratch) in between_turns.0.drain(..) {
+        for (run, scratch) in std::mem::take(&mut self.between_turns.0) {
             if is_live(run)? {
                 live.push((run, scratch));
             }
         }
-        between_turns.0 = live;
+        self.between_turns.0 = live;
         Ok(())
     }
 
     /// Takes a snapshot of a run whose agent has ended a turn. Turns that end meanwhile share one
     /// snapshot.
-    async fn snapshot_after_turn(
-        &self,
-        due: DueTreeWork,
-        between_turns: &mut TurnScratches,
-    ) -> Result<(), OpError> {
+    async fn snapshot_after_turn(&mut self, due: DueTreeWork) -> Result<(), OpError> {
         let run = self
             .store
             .read(|connection| run_by_id(connection, due.run))?;
-        let known = between_turns.remove(due.run);
-        self.drop_ended(between_turns)?;
+        let known = self.between_turns.remove(due.run);
+        self.drop_ended()?;
         // The end of an attempt has its own snapshot.
         let is_here = |run: &Run| {
             let row = self
@@ -248,15 +237,13 @@ impl Ops {
             return Ok(self.store.write(move |tx| tx.end_tree_work(&due)).await?);
         };
         let kept = async {
-            let scratch = self.scratch_after(&run, known).await?;
-            let taken = self
-                .take_snapshot(&scratch, &run, SnapshotCause::Turn)
-                .await?;
+            let scratch = self.trees.scratch_after(&run, known).await?;
+            let taken = take_snapshot(&scratch, &run, SnapshotCause::Turn).await?;
             Ok::<_, OpError>((scratch, taken))
         };
         let (is_new, problem) = match tokio::time::timeout(KEEP_MAX, kept).await {
             Ok(Ok((scratch, taken))) => {
-                between_turns.insert(run.id, scratch);
+                self.between_turns.insert(run.id, scratch);
                 (taken.is_new, None)
             }
             Ok(Err(OpError::Git(GitError::Missing | GitError::NotARepository(_)))) => (false, None),

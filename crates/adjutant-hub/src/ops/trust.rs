@@ -1,10 +1,10 @@
 //! Agent configuration in a working directory (servers, hooks, settings): used only while its hash
 //! is trusted.
 
-use super::{OpError, Ops};
+use super::OpError;
 use crate::files;
 use crate::preset::Preset;
-use crate::store::is_trusted;
+use crate::store::{Store, is_trusted};
 use adjutant_core::{Denied, hex};
 use sha2::{Digest, Sha256};
 use std::io::{self, Read};
@@ -152,83 +152,77 @@ pub(super) struct TrustDecision {
     pub note: Option<String>,
 }
 
-impl Ops {
-    /// Collects a directory's configuration for an agent, on a blocking thread.
-    pub(super) async fn collect_configuration(
-        &self,
-        cwd: &str,
-        preset: &Preset,
-    ) -> Result<Option<Found>, OpError> {
-        let (cwd, names) = (PathBuf::from(cwd), preset.about.directory_files.clone());
-        let collected = tokio::task::spawn_blocking(move || collect(&cwd, &names))
-            .await
-            .map_err(|error| OpError::Io(error.to_string()))?;
-        collected.map_err(|problem| {
-            Denied::invalid(
-                "trust_repo",
-                format!("{problem}: cannot determine what would be trusted"),
-            )
-            .into()
-        })
-    }
+/// Collects a directory's configuration for an agent, on a blocking thread.
+pub(super) async fn collect_configuration(
+    cwd: &str,
+    preset: &Preset,
+) -> Result<Option<Found>, OpError> {
+    let (cwd, names) = (PathBuf::from(cwd), preset.about.directory_files.clone());
+    let collected = tokio::task::spawn_blocking(move || collect(&cwd, &names))
+        .await
+        .map_err(|error| OpError::Io(error.to_string()))?;
+    collected.map_err(|problem| {
+        Denied::invalid(
+            "trust_repo",
+            format!("{problem}: cannot determine what would be trusted"),
+        )
+        .into()
+    })
+}
 
-    /// Checks that a directory's agent configuration is trusted.
-    ///
-    /// # Errors
-    /// It is not trusted in its current state.
-    pub(super) fn check_trusted(&self, cwd: &str, found: &Found) -> Result<(), OpError> {
-        if self
-            .store
-            .read(|connection| is_trusted(connection, cwd, &found.hash))?
-        {
-            return Ok(());
-        }
-        let problem = format!(
-            "{} is not trusted in its current state: review it, then start the run once with --trust-repo, or remove trust_repo from the agent's configuration",
-            found.names()
-        );
-        Err(Denied::invalid("trust_repo", problem).into())
+/// Checks that a directory's agent configuration is trusted.
+///
+/// # Errors
+/// It is not trusted in its current state.
+pub(super) fn check_trusted(store: &Store, cwd: &str, found: &Found) -> Result<(), OpError> {
+    if store.read(|connection| is_trusted(connection, cwd, &found.hash))? {
+        return Ok(());
     }
+    let problem = format!(
+        "{} is not trusted in its current state: review it, then start the run once with --trust-repo, or remove trust_repo from the agent's configuration",
+        found.names()
+    );
+    Err(Denied::invalid("trust_repo", problem).into())
+}
 
-    /// Decides whether an attempt uses the agent configuration of its directory.
-    pub(super) async fn decide_trust(
-        &self,
-        cwd: &str,
-        preset: &Preset,
-        wants: bool,
-    ) -> TrustDecision {
-        let found = match self.collect_configuration(cwd, preset).await {
-            Ok(found) => found,
-            Err(error) => {
-                return TrustDecision {
-                    trust: false,
-                    note: wants.then(|| error.to_string()),
-                };
-            }
-        };
-        let Some(found) = found else {
+/// Decides whether an attempt uses the agent configuration of its directory.
+pub(super) async fn decide_trust(
+    store: &Store,
+    cwd: &str,
+    preset: &Preset,
+    wants: bool,
+) -> TrustDecision {
+    let found = match collect_configuration(cwd, preset).await {
+        Ok(found) => found,
+        Err(error) => {
             return TrustDecision {
-                trust: wants,
-                note: None,
+                trust: false,
+                note: wants.then(|| error.to_string()),
             };
-        };
-        let is_trusted = wants && self.check_trusted(cwd, &found).is_ok();
-        let names = found.names();
-        let note = match (is_trusted, wants, preset.about.kept_out) {
-            (true, _, _) => Some(format!("uses {names}, trusted with sha256 {}", found.hash)),
-            (false, true, true) => Some(format!(
-                "ignores {names}: changed since it was trusted; adj run --trust-repo trusts the current state"
-            )),
-            (false, false, true) => None,
-            (false, _, false) => Some(format!(
-                "{} uses {names}, which is not trusted; this CLI cannot ignore it",
-                preset.title
-            )),
-        };
-        TrustDecision {
-            trust: is_trusted,
-            note,
         }
+    };
+    let Some(found) = found else {
+        return TrustDecision {
+            trust: wants,
+            note: None,
+        };
+    };
+    let is_trusted = wants && check_trusted(store, cwd, &found).is_ok();
+    let names = found.names();
+    let note = match (is_trusted, wants, preset.about.kept_out) {
+        (true, _, _) => Some(format!("uses {names}, trusted with sha256 {}", found.hash)),
+        (false, true, true) => Some(format!(
+            "ignores {names}: changed since it was trusted; adj run --trust-repo trusts the current state"
+        )),
+        (false, false, true) => None,
+        (false, _, false) => Some(format!(
+            "{} uses {names}, which is not trusted; this CLI cannot ignore it",
+            preset.title
+        )),
+    };
+    TrustDecision {
+        trust: is_trusted,
+        note,
     }
 }
 

@@ -1,21 +1,20 @@
 //! Restoring the files that a run has changed to one of its snapshots.
 
-use super::changes::view;
 use super::review::own_work;
+use super::trees::{Trees, take_snapshot, view};
 use super::undo_checks::{
     ChangedBeside, refuse_changed, refuse_others, refuse_unended, snapshot_to_restore,
     with_left_alone,
 };
 use super::{Caller, OpError, Ops, lookup};
 use crate::store::{
-    Run, StoreError, Undo, Workspace, interrupted_undo, runs_beside, working_around,
+    Run, Store, StoreError, Undo, Workspace, interrupted_undo, runs_beside, working_around,
     workspace_around,
 };
 use crate::view::{UndoRun, UndoView};
 use crate::{failpoint, git};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Principal, WorkspaceState};
-use std::sync::Arc;
 use tokio::sync::{OwnedMutexGuard, OwnedRwLockWriteGuard};
 
 /// A run whose files are restored, and what is beside it.
@@ -46,34 +45,19 @@ struct TreeGuards {
     _only: OwnedMutexGuard<()>,
 }
 
-impl Ops {
-    /// Waits until no undo replaces files.
-    pub(crate) async fn undos_end(&self) {
-        drop(self.restoring.read().await);
-    }
+/// Restores the files of runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Undos {
+    store: Store,
+    trees: Trees,
+}
 
-    /// Settles what an undo has left in the tree when its hub was killed.
-    pub(super) async fn settle_undo(
-        &self,
-        scratch: &git::Scratch,
-        undo: &Undo,
-    ) -> Result<(), OpError> {
-        let all = git::snapshots(scratch.repo(), undo.run).await?;
-        let find = |n: u32| all.iter().find(|snapshot| snapshot.n == n);
-        let (Some(before), Some(to)) = (find(undo.before), find(undo.to)) else {
-            return Ok(());
-        };
-        let listed = scratch.list(&before.commit, &to.commit).await?;
-        let state = |snapshot: &git::Snapshot| (snapshot.commit.clone(), snapshot.bytes.clone());
-        let ((before, before_bytes), (to, to_bytes)) = (state(before), state(to));
-        git::settle_strays(
-            scratch,
-            &listed,
-            (&before, before_bytes.as_deref()),
-            (&to, to_bytes.as_deref()),
-        )
-        .await?;
-        Ok(())
+impl Undos {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            trees: ops.trees.clone(),
+        }
     }
 
     /// Restores the files that an ended or stopped run has changed to one of its snapshots, after
@@ -82,16 +66,16 @@ impl Ops {
     /// # Errors
     /// Unknown or foreign; live; another run works in the directory; no such snapshot; files have
     /// changed since; a file is in the way; git failed.
-    pub async fn undo(&self, caller: Caller, call: UndoRun) -> Result<UndoView, OpError> {
-        let only = Arc::clone(&self.tree_changes).lock_owned().await;
-        if let Some(earlier) = self.stored_reply(&caller)? {
+    pub(crate) async fn undo(&self, caller: Caller, call: UndoRun) -> Result<UndoView, OpError> {
+        let only = self.trees.lock().await;
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
         let target = self.undo_target(&caller.who, &call)?;
         let plan = self.plan_undo(target, &call).await?;
         // Before the check for live runs, so that a run is either found there or starts after the
         // last file.
-        let restoring = Arc::clone(&self.restoring).write_owned().await;
+        let restoring = self.trees.start_restoring().await;
         self.record_undo(caller.of_step("start"), &plan).await?;
         let guards = TreeGuards {
             _restoring: restoring,
@@ -122,21 +106,19 @@ impl Ops {
     /// Takes a snapshot of the tree, and checks what is to be restored. Changes no file.
     async fn plan_undo(&self, target: UndoTarget, call: &UndoRun) -> Result<UndoPlan, OpError> {
         let run = &target.run;
-        let scratch = self.scratch_of(run).await?;
+        let scratch = self.trees.scratch_of(run).await?;
         let all = git::snapshots(scratch.repo(), run.id).await?;
         let to = snapshot_to_restore(run, &all, call)?.clone();
         if let Some(interrupted) = self
             .store
             .read(|connection| interrupted_undo(connection, run.id))?
         {
-            self.settle_undo(&scratch, &interrupted).await?;
+            settle_undo(&scratch, &interrupted).await?;
         }
         let own = own_work(&all);
         // Before the snapshot, so that a save during or after it is noticed.
         let start = git::UndoStart::read(&scratch, &to, &own).await?;
-        let before = self
-            .take_snapshot(&scratch, run, SnapshotCause::Undo)
-            .await?;
+        let before = take_snapshot(&scratch, run, SnapshotCause::Undo).await?;
         failpoint::save("snapshot");
         let beside = changed_beside(&scratch, &target).await?;
         let undo = git::Undo {
@@ -172,16 +154,17 @@ impl Ops {
     /// Records an undo before it replaces files.
     async fn record_undo(&self, caller: Caller, plan: &UndoPlan) -> Result<(), OpError> {
         let (undo, text) = (plan.record(), plan.describe());
-        self.write(caller, move |tx, who| {
-            let run = tx.run(undo.run)?;
-            // It may have been resumed since, and others started.
-            refuse_unended(&run)?;
-            if !undo.is_forced {
-                refuse_others(&working_around(tx.connection(), &run.cwd, run.id)?)?;
-            }
-            tx.start_undo(&undo, who, &text)
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                let run = tx.run(undo.run)?;
+                // It may have been resumed since, and others started.
+                refuse_unended(&run)?;
+                if !undo.is_forced {
+                    refuse_others(&working_around(tx.connection(), &run.cwd, run.id)?)?;
+                }
+                tx.start_undo(&undo, who, &text)
+            })
+            .await
     }
 
     /// Replaces the files, and records the end.
@@ -191,7 +174,7 @@ impl Ops {
         caller: Caller,
         plan: UndoPlan,
     ) -> Result<UndoView, OpError> {
-        let (ops, runtime) = (self.clone(), tokio::runtime::Handle::current());
+        let (store, runtime) = (self.store.clone(), tokio::runtime::Handle::current());
         let (id, view) = (plan.target.run.id, plan.view());
         let git::PreparedUndo {
             restore,
@@ -208,10 +191,7 @@ impl Ops {
             let restored = match restored {
                 Ok(restored) => restored,
                 Err(error) => {
-                    runtime.block_on(
-                        ops.store
-                            .write(move |tx| tx.note_interrupted_undos(Some(id))),
-                    )?;
+                    runtime.block_on(store.write(move |tx| tx.note_interrupted_undos(Some(id))))?;
                     return Err(error.into());
                 }
             };
@@ -222,7 +202,7 @@ impl Ops {
                 is_unguarded: restored.is_unguarded,
                 ..with_left_alone(view, left_alone)
             };
-            let stored = ops.write(caller, move |tx, _| {
+            let stored = caller.write(&store, move |tx, _| {
                 tx.finish_undo(id)?;
                 Ok(view)
             });
@@ -232,6 +212,26 @@ impl Ops {
             .await
             .map_err(|error| OpError::Io(error.to_string()))?
     }
+}
+
+/// Settles what an undo has left in the tree when its hub was killed.
+pub(super) async fn settle_undo(scratch: &git::Scratch, undo: &Undo) -> Result<(), OpError> {
+    let all = git::snapshots(scratch.repo(), undo.run).await?;
+    let find = |n: u32| all.iter().find(|snapshot| snapshot.n == n);
+    let (Some(before), Some(to)) = (find(undo.before), find(undo.to)) else {
+        return Ok(());
+    };
+    let listed = scratch.list(&before.commit, &to.commit).await?;
+    let state = |snapshot: &git::Snapshot| (snapshot.commit.clone(), snapshot.bytes.clone());
+    let ((before, before_bytes), (to, to_bytes)) = (state(before), state(to));
+    git::settle_strays(
+        scratch,
+        &listed,
+        (&before, before_bytes.as_deref()),
+        (&to, to_bytes.as_deref()),
+    )
+    .await?;
+    Ok(())
 }
 
 impl UndoPlan {

@@ -1,7 +1,7 @@
 //! What an undo refuses, and how it names files.
 
 use super::OpError;
-use super::changes::find_snapshot;
+use super::trees::find_snapshot;
 use crate::git::{MergeRefusal, PreparedUndo, Snapshot};
 use crate::store::Run;
 use crate::user_files::{Cause, LeftAlone};

@@ -1,12 +1,14 @@
 //! Waiting for runs and reading the event history. Waiters are notified of events; nothing polls.
 
+use super::settings::Settings;
 use super::stats::tree_stats;
 use super::{Caller, OpError, Ops, lookup, render};
 use crate::clock;
+use crate::config::Home;
 use crate::store::{
-    Connection, Request, RequestsOf, Run, StoreError, Topic, events_after, last_seq, open_below,
-    position_in_events, requests_of, requests_page, run_by_id, stopped_below, stopped_runs,
-    underway_runs, unknown_ends, unknown_ends_beyond,
+    Connection, Request, RequestsOf, Run, Store, StoreError, Topic, events_after, last_seq,
+    open_below, position_in_events, requests_of, requests_page, run_by_id, stopped_below,
+    stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond,
 };
 use crate::view::{
     EventPage, ReadEvents, RequestView, RunCostView, RunView, Wait, WaitOutcome, WaitUntil, Waited,
@@ -15,6 +17,7 @@ use adjutant_core::attention::RunPhase;
 use adjutant_core::{
     Action, Denied, EventSeq, Principal, RequestNo, RunId, RunState, StopReason, Time,
 };
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -126,7 +129,7 @@ fn named_runs(
 
 /// A wait in progress.
 struct Waiting<'a, F> {
-    ops: &'a Ops,
+    waits: &'a Waits,
     who: &'a Principal,
     call: &'a Wait,
     /// Those of the named runs.
@@ -178,7 +181,7 @@ impl<F: Fn(&Request) -> bool> Waiting<'_, F> {
             .filter(|request| (self.is_asked)(request))
             .cloned()
             .collect();
-        let waited = self.ops.waited(
+        let waited = self.waits.waited(
             connection,
             self.who,
             scope,
@@ -193,7 +196,7 @@ impl<F: Fn(&Request) -> bool> Waiting<'_, F> {
         let given = self
             .call
             .after
-            .map(|after| position_in_events(connection, self.ops.store.eras(), after))
+            .map(|after| position_in_events(connection, self.waits.store.eras(), after))
             .transpose()?;
         Ok(WaitScope {
             ids: self.ids.clone(),
@@ -205,16 +208,32 @@ impl<F: Fn(&Request) -> bool> Waiting<'_, F> {
     }
 }
 
-impl Ops {
+/// Waits for runs and events.
+#[derive(Debug, Clone)]
+pub(crate) struct Waits {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+}
+
+impl Waits {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+        }
+    }
+
     /// Waits until something about the runs needs the caller, or the wait times out.
     ///
     /// # Errors
     /// A run is unknown or foreign.
-    pub async fn wait(&self, who: &Principal, call: &Wait) -> Result<Waited, OpError> {
+    pub(crate) async fn wait(&self, who: &Principal, call: &Wait) -> Result<Waited, OpError> {
         Ok(self.wait_unless(who, call, |_| false).await?.0)
     }
 
-    /// Waits like [`Ops::wait`], but not because of requests about which a person is being asked.
+    /// Waits like [`Waits::wait`], but not because of requests about which a person is being asked.
     /// Returns these as well, at once: then the outcome is `timeout`.
     ///
     /// # Errors
@@ -225,7 +244,7 @@ impl Ops {
         call: &Wait,
         is_asked: impl Fn(&Request) -> bool,
     ) -> Result<(Waited, Vec<RequestView>), OpError> {
-        Self::check(who, Action::Wait)?;
+        lookup::check(who, Action::Wait)?;
         if call.runs.len() > RUNS_MAX {
             return Err(Denied::invalid("runs", format!("at most {RUNS_MAX}")).into());
         }
@@ -238,7 +257,7 @@ impl Ops {
         };
         let subscription = self.store.wake_ups().subscribe(topics);
         let mut waiting = Waiting {
-            ops: self,
+            waits: self,
             who,
             call,
             ids,
@@ -302,7 +321,7 @@ impl Ops {
         let mut needs = render::requests(&snapshot.needs);
         render::add_room(
             connection,
-            &self.config_or_builtin(),
+            &self.settings.config_or_builtin(),
             self.store.queued_runs(),
             &mut needs,
         )?;
@@ -353,7 +372,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn last_event(&self) -> Result<i64, OpError> {
+    pub(crate) fn last_event(&self) -> Result<i64, OpError> {
         Ok(self.store.read(last_seq)?.0)
     }
 
@@ -373,9 +392,13 @@ impl Ops {
     ///
     /// # Errors
     /// The run is unknown or foreign.
-    pub async fn events(&self, caller: &Caller, call: &ReadEvents) -> Result<EventPage, OpError> {
+    pub(crate) async fn events(
+        &self,
+        caller: &Caller,
+        call: &ReadEvents,
+    ) -> Result<EventPage, OpError> {
         let who = &caller.who;
-        Self::check(who, Action::Events)?;
+        lookup::check(who, Action::Events)?;
         let limit = call.limit.unwrap_or(EVENTS_DEFAULT).clamp(1, EVENTS_MAX);
         let run = match &call.run {
             Some(run) => Some(

@@ -1,25 +1,46 @@
 //! Webhooks: subscriptions, deliveries and their payloads.
 
 use super::chats::shown_entry;
-use super::{Caller, OpError, Ops, render};
+use super::notices::NoticeWriter;
+use super::settings::Settings;
+use super::{Caller, OpError, Ops, lookup, render};
 use crate::clock::{self, rfc3339};
-use crate::config::{Target, Webhook};
+use crate::config::{Home, Target, Webhook};
 use crate::store::{
-    Connection, Delivery, OutboxState, StoreError, chat_by_id, entry_by_id, has_deliveries,
+    Connection, Delivery, OutboxState, Store, StoreError, chat_by_id, entry_by_id, has_deliveries,
     next_delivery, outbox, request_by_id, run_by_id,
 };
 use crate::view::{RetryWebhooks, WebhookList, WebhookView, WebhooksRetried};
 use crate::webhook::{Message, Outgoing};
 use adjutant_core::{Action, Denied, Principal, SteadyTime};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
-impl Ops {
+/// The webhooks of a home.
+#[derive(Debug, Clone)]
+pub(crate) struct Webhooks {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    notices: NoticeWriter,
+}
+
+impl Webhooks {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+            notices: NoticeWriter::of(ops),
+        }
+    }
+
     /// Subscribes the configured webhooks to events from now on.
     ///
     /// # Errors
     /// The configuration cannot be used (nothing changes then), or the store fails.
-    pub async fn set_webhooks(&self) -> Result<Vec<Webhook>, OpError> {
-        let hooks = self.config()?.webhooks.clone();
+    pub(crate) async fn subscribe(&self) -> Result<Vec<Webhook>, OpError> {
+        let hooks = self.settings.config()?.webhooks.clone();
         let wanted: Vec<(String, Vec<String>)> = hooks
             .iter()
             .map(|hook| (hook.key.clone(), hook.events.clone()))
@@ -36,7 +57,10 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn next_delivery(&self, hook: &Webhook) -> Result<Option<(Delivery, SteadyTime)>, OpError> {
+    pub(crate) fn next_delivery(
+        &self,
+        hook: &Webhook,
+    ) -> Result<Option<(Delivery, SteadyTime)>, OpError> {
         let next = self
             .store
             .read(|connection| next_delivery(connection, &hook.key))?;
@@ -57,19 +81,20 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn outgoing(
+    pub(crate) fn outgoing(
         &self,
         hook: &Webhook,
         delivery: &Delivery,
     ) -> Result<Option<Outgoing>, OpError> {
         match &hook.target {
             Target::Notices(notices) => Ok(self
+                .notices
                 .notice(delivery, &hook.key, notices)?
                 .map(Outgoing::Notice)),
             Target::Signed { .. } => {
                 let payload = self
                     .store
-                    .read(|connection| self.payload(connection, delivery))?;
+                    .read(|connection| payload(connection, &self.home, delivery))?;
                 let timestamp_s = clock::now().0.div_euclid(1000);
                 Ok(Some(Outgoing::Event(Message {
                     id: delivery.id.clone(),
@@ -78,45 +103,6 @@ impl Ops {
                 })))
             }
         }
-    }
-
-    fn payload(&self, connection: &Connection, delivery: &Delivery) -> Result<Value, StoreError> {
-        let Delivery {
-            no: _,
-            id: _,
-            kind,
-            at,
-            run,
-            request,
-            entry,
-            by,
-            text,
-            next_at: _,
-        } = delivery;
-        let mut data = json!({"by": by, "text": text});
-        if let Some(id) = run {
-            data["run_id"] = json!(id.to_string());
-            if let Some(run) = run_by_id(connection, *id)? {
-                data["run"] = json!(render::run(connection, &self.home, &run)?);
-            }
-        }
-        if let Some(request) = request
-            .map(|id| request_by_id(connection, id))
-            .transpose()?
-            .flatten()
-        {
-            data["request"] = json!(render::request(&request));
-        }
-        if let Some(entry) = entry
-            .map(|id| entry_by_id(connection, id))
-            .transpose()?
-            .flatten()
-        {
-            data["text"] = json!(entry.text.lines().next().unwrap_or_default());
-            data["message"] = json!(shown_entry(&entry));
-            data["chat_title"] = json!(chat_by_id(connection, entry.chat)?.map(|chat| chat.title));
-        }
-        Ok(json!({"type": kind, "timestamp": rfc3339(*at), "data": data}))
     }
 
     /// Records the result of a delivery. `problem`: why it has failed.
@@ -144,7 +130,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn has_deliveries(&self) -> Result<bool, OpError> {
+    pub(crate) fn has_deliveries(&self) -> Result<bool, OpError> {
         Ok(self.store.read(has_deliveries)?)
     }
 
@@ -152,10 +138,10 @@ impl Ops {
     ///
     /// # Errors
     /// Another caller, or a failure of the store.
-    pub(crate) fn list_webhooks(&self, who: &Principal) -> Result<WebhookList, OpError> {
-        Self::check(who, Action::ManageHub)?;
+    pub(crate) fn list(&self, who: &Principal) -> Result<WebhookList, OpError> {
+        lookup::check(who, Action::ManageHub)?;
         Ok(WebhookList {
-            webhooks: self.webhooks()?,
+            webhooks: self.views()?,
         })
     }
 
@@ -163,13 +149,14 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or the address matches no webhook or more than one.
-    pub(crate) async fn retry_webhooks(
+    pub(crate) async fn retry(
         &self,
         caller: Caller,
         call: RetryWebhooks,
     ) -> Result<WebhooksRetried, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+        lookup::check(&caller.who, Action::ManageHub)?;
         let urls: Vec<String> = self
+            .settings
             .config()?
             .webhooks
             .iter()
@@ -179,14 +166,15 @@ impl Ops {
             None => urls,
             Some(given) => vec![one_of(urls, given)?],
         };
-        self.write(caller, move |tx, _| {
-            let mut deliveries = 0;
-            for url in &urls {
-                deliveries += tx.retry_deliveries(url)?;
-            }
-            Ok(WebhooksRetried { deliveries })
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, _| {
+                let mut deliveries = 0;
+                for url in &urls {
+                    deliveries += tx.retry_deliveries(url)?;
+                }
+                Ok(WebhooksRetried { deliveries })
+            })
+            .await
     }
 
     /// Returns the state of the configured webhooks, or of the known ones where the configuration
@@ -194,7 +182,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub fn webhooks(&self) -> Result<Vec<WebhookView>, OpError> {
+    pub(crate) fn views(&self) -> Result<Vec<WebhookView>, OpError> {
         let states = self.store.read(outbox)?;
         let now = clock::steady();
         let view = |url: &str, events: Vec<String>| {
@@ -229,7 +217,7 @@ impl Ops {
                 },
             }
         };
-        Ok(match self.config() {
+        Ok(match self.settings.config() {
             Ok(config) => config
                 .webhooks
                 .iter()
@@ -244,6 +232,46 @@ impl Ops {
             }
         })
     }
+}
+
+/// Returns what a delivery says, from the current state.
+fn payload(connection: &Connection, home: &Home, delivery: &Delivery) -> Result<Value, StoreError> {
+    let Delivery {
+        no: _,
+        id: _,
+        kind,
+        at,
+        run,
+        request,
+        entry,
+        by,
+        text,
+        next_at: _,
+    } = delivery;
+    let mut data = json!({"by": by, "text": text});
+    if let Some(id) = run {
+        data["run_id"] = json!(id.to_string());
+        if let Some(run) = run_by_id(connection, *id)? {
+            data["run"] = json!(render::run(connection, home, &run)?);
+        }
+    }
+    if let Some(request) = request
+        .map(|id| request_by_id(connection, id))
+        .transpose()?
+        .flatten()
+    {
+        data["request"] = json!(render::request(&request));
+    }
+    if let Some(entry) = entry
+        .map(|id| entry_by_id(connection, id))
+        .transpose()?
+        .flatten()
+    {
+        data["text"] = json!(entry.text.lines().next().unwrap_or_default());
+        data["message"] = json!(shown_entry(&entry));
+        data["chat_title"] = json!(chat_by_id(connection, entry.chat)?.map(|chat| chat.title));
+    }
+    Ok(json!({"type": kind, "timestamp": rfc3339(*at), "data": data}))
 }
 
 /// Resolves a webhook by its address or a unique prefix of it.

@@ -1,17 +1,20 @@
 //! Workspaces of isolated runs: what a dispatch records, and the orders for creating them.
 
+use super::settings::Settings;
 use super::{OpError, Ops};
 use crate::config::{self, Home};
 use crate::failpoint::failpoint;
 use crate::git::{self, Git, Scratch};
 use crate::protocol::{TreeStart, WorkspaceOrder};
 use crate::store::{
-    Connection, NewWorkspace, StoreError, Workspace, run_by_id, workspace_around, workspace_of,
+    Connection, NewWorkspace, Run, Store, StoreError, Workspace, last_host, run_by_id, runner_name,
+    workspace_around, workspace_of,
 };
 use adjutant_core::{Denied, Isolation, RunId, WorkspaceSpec, WorkspaceState, hex};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a dispatch may take to store the user's uncommitted changes.
@@ -23,14 +26,30 @@ const BEHIND_MAX: Duration = Duration::from_secs(5);
 /// How many characters of the hash of a repository's path are in the name of its cache directory.
 const CACHE_ID_BYTES: usize = 6;
 
-impl Ops {
+/// The workspaces of isolated runs.
+#[derive(Debug, Clone)]
+pub(super) struct Workspaces {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+}
+
+impl Workspaces {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+        }
+    }
+
     /// Resolves the repository and the base of a new run's workspace, `with_changes` including the
     /// user's uncommitted changes. `None`: the run is not isolated.
     ///
     /// # Errors
     /// Git is missing, the directory is not in a repository with a commit, or it is in another
     /// run's workspace.
-    pub(super) async fn plan_workspace(
+    pub(super) async fn plan(
         &self,
         cwd: &str,
         isolation: Isolation,
@@ -60,7 +79,7 @@ impl Ops {
             return Err(Denied::invalid("cwd", problem).into());
         }
         let cwd = Path::new(cwd);
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let (repo, base) = git::find_base(&Git::find(&config::git_env(None), cwd)?, cwd).await?;
         let (repository, below) = (repo.top.display().to_string(), repo.below.clone());
         // The work trees of a repository have its settings.
@@ -109,7 +128,7 @@ impl Ops {
     }
 
     /// Removes the directory of a workspace, and its registration if it is a work tree.
-    pub(super) async fn remove_workspace(&self, workspace: &Workspace) -> Result<(), OpError> {
+    pub(super) async fn remove(&self, workspace: &Workspace) -> Result<(), OpError> {
         let repository = Path::new(&workspace.repository);
         let repo = match workspace.isolation {
             Isolation::Worktree if repository.exists() => Some(
@@ -234,6 +253,15 @@ impl Ops {
             tracing::warn!(%error, %run, "the base of a run is not pinned yet");
         }
     }
+}
+
+/// Returns the name of the runner on which a run has worked last, so that its workspace is there.
+/// `None`: on this machine, or nowhere yet.
+pub(super) fn runner_of(store: &Store, run: &Run) -> Result<Option<String>, StoreError> {
+    let host = store
+        .read(|connection| last_host(connection, run.id, None))?
+        .flatten();
+    Ok(host.map(|host| runner_name(&host).to_owned()))
 }
 
 /// The base of the changes of an isolated run.

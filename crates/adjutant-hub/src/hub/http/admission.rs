@@ -5,7 +5,7 @@ use super::names::only;
 use super::{Http, HttpCaller, problem};
 use crate::attempt_processes::Place;
 use crate::attempt_processes::tcp_caller::CallerUser;
-use crate::ops::TokenAccess;
+use crate::ops::{TokenAccess, Tokens};
 use crate::view::codes;
 use axum::http::header::{AUTHORIZATION, CONNECTION, RETRY_AFTER};
 use axum::http::request::Parts;
@@ -134,10 +134,8 @@ pub(super) async fn require_outside_runs(
 }
 
 async fn check_token(http: &Http, token: &str) -> Result<TokenAccess, Box<Response>> {
-    let found = http
-        .hub
-        .ops
-        .check_token(token)
+    let found = Tokens::of(&http.hub.ops)
+        .check(token)
         .await
         .map_err(|error| Box::new(problem::of(&error.view())))?;
     found.ok_or_else(|| Box::new(problem::unauthorized()))

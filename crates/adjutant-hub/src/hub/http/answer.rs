@@ -7,7 +7,10 @@ use super::asked::{Answer, Asked};
 use super::problem::method_not_allowed;
 use crate::hub::Hub;
 use crate::hub_client::decode_name;
-use crate::ops::{AnswerLink, LINK_PATH, LinkAnswer, LinkedRequest, OpError};
+use crate::ops::{
+    AnswerCall, AnswerLink, AnswerLinks, LINK_PATH, LinkAnswer, LinkedRequest, OpError,
+    resolve_link,
+};
 use crate::present::{asked_for, clarification_parts, delegation_parts};
 use crate::view::{DecisionWord, RequestView};
 use crate::{clock, text};
@@ -112,9 +115,8 @@ pub(super) fn follow(asked: Asked) -> Answer {
 /// Checks the code in the path of a request.
 fn read_link(hub: &Hub, links: &Links, head: &Parts) -> Result<AnswerLink, Box<Response>> {
     let code = head.uri.path().strip_prefix(LINK_PATH).unwrap_or_default();
-    let link = hub
-        .ops
-        .read_link(code)
+    let link = AnswerLinks::of(&hub.ops)
+        .read(code)
         .map_err(|error| Box::new(failure_page(&error)))?;
     if !links.count(link.is_some(), Instant::now()) {
         let mut response = page(
@@ -142,7 +144,7 @@ async fn serve_link(
     body: Body,
 ) -> Response {
     match head.method {
-        Method::GET | Method::HEAD => match hub.ops.resolve_link(link) {
+        Method::GET | Method::HEAD => match resolve_link(hub.ops.store(), link) {
             Ok(linked) => link_page(&linked, None),
             Err(error) => failure_page(&error),
         },
@@ -156,7 +158,7 @@ async fn serve_link(
 
 async fn record_answer(hub: &Hub, link: &AnswerLink, head: &Parts, answer: LinkAnswer) -> Response {
     let typed = typed_text(&answer);
-    match hub.ops.answer_by_link(link, answer).await {
+    match AnswerCall::of(&hub.ops).answer_by_link(link, answer).await {
         // The browser reads the page again, so that reloading it sends nothing.
         Ok(()) => {
             let mut response = StatusCode::SEE_OTHER.into_response();
@@ -195,7 +197,7 @@ fn refusal_page(hub: &Hub, link: &AnswerLink, error: &OpError, typed: &str) -> R
         Some(_) => StatusCode::UNPROCESSABLE_ENTITY,
         None => return failure_page(error),
     };
-    match hub.ops.resolve_link(link) {
+    match resolve_link(hub.ops.store(), link) {
         Ok(linked) => {
             let problem = format!("Your answer was not recorded: {error}");
             let mut response = link_page(

@@ -4,7 +4,7 @@ use super::limits::{TokenConnection, TokenLimits};
 use crate::attempt_processes::Place;
 use crate::attempt_processes::tcp_caller::{TcpCaller, TcpCallers};
 use crate::hub::connections::Line;
-use crate::ops::Ops;
+use crate::ops::{Ops, live_attempts};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -85,8 +85,8 @@ impl HttpCaller {
             (self.ends, Arc::clone(&self.tcp_callers), ops.clone());
         let find = move || {
             let live = || {
-                let attempts = ops.live_attempts().map_err(io::Error::other)?;
-                Ok(attempts.into_iter().map(|id| ops.attempt_dir(id)).collect())
+                let attempts = live_attempts(ops.store()).map_err(io::Error::other)?;
+                Ok(attempts.into_iter().map(|id| id.dir(ops.home())).collect())
             };
             tcp_callers.find(own, peer, &ops.home().dir, live)
         };

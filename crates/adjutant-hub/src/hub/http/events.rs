@@ -8,7 +8,7 @@ use super::asked::{Answer, Asked};
 use super::names::only;
 use super::{Http, problem};
 use crate::hub_client::decode_name;
-use crate::ops::Caller;
+use crate::ops::{Caller, Waits};
 use crate::view::{ErrorView, EventPage, ReadEvents, codes};
 use adjutant_core::Principal;
 use axum::body::{Body, Bytes};
@@ -75,7 +75,7 @@ impl Pages {
                 limit: Some(PAGE_EVENTS),
                 wait_ms: KEEP_ALIVE_MS,
             };
-            match hub.ops.events(&caller, &read).await {
+            match Waits::of(&hub.ops).events(&caller, &read).await {
                 Ok(page) => Some(Page {
                     text: format_events(&page),
                     cursor: page.cursor,
@@ -154,19 +154,18 @@ async fn open_stream(http: &Arc<Http>, who: Principal, head: &Parts) -> Result<S
         limit: Some(1),
         wait_ms: 0,
     };
-    http.hub
-        .ops
+    Waits::of(&http.hub.ops)
         .events(&caller, &look)
         .await
         .map_err(|error| error.view())?;
-    let last = http.hub.ops.last_event().map_err(|error| error.view())?;
+    let last = Waits::of(&http.hub.ops)
+        .last_event()
+        .map_err(|error| error.view())?;
     // A position that the store does not have comes from another home, or from before its database
     // was set back.
     let after = match since {
         Some(since)
-            if http
-                .hub
-                .ops
+            if Waits::of(&http.hub.ops)
                 .has_event_position(since)
                 .map_err(|error| error.view())? =>
         {

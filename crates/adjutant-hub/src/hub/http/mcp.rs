@@ -7,7 +7,7 @@ use crate::hub::Shared;
 use crate::hub::auth::Auth;
 use crate::hub::router::read_body;
 use crate::hub_client::{Client, InProcess};
-use crate::ops::TokenAccess;
+use crate::ops::{TokenAccess, Tokens};
 use crate::protocol::headers;
 use crate::view::{ErrorView, codes};
 use adjutant_core::token::TokenRole;
@@ -53,10 +53,12 @@ impl Servers {
     pub(super) fn drop_revoked(&self, hub: &Shared) {
         let mut servers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         servers.retain(|token, _| {
-            hub.ops.is_token_in_use(*token).unwrap_or_else(|error| {
-                tracing::error!(%error, "cannot check a token, whose sessions end");
-                false
-            })
+            Tokens::of(&hub.ops)
+                .is_in_use(*token)
+                .unwrap_or_else(|error| {
+                    tracing::error!(%error, "cannot check a token, whose sessions end");
+                    false
+                })
         });
     }
 

@@ -30,6 +30,7 @@ use super::calls::Calls;
 use super::connections::Connections;
 use crate::attempt_processes::tcp_caller::TcpCallers;
 use crate::config::{HttpSettings, TlsFiles};
+use crate::ops::Tokens;
 use crate::tls::TlsServer;
 use caller::HttpCaller;
 pub(super) use dashboard::SignIns;
@@ -169,7 +170,7 @@ impl HttpListener {
             peer_posts: Semaphore::new(peers::READING_MAX),
         });
         // Subscribes before the first call, so that no revocation is missed.
-        let revocations = http.hub.ops.token_revocations();
+        let revocations = Tokens::of(&http.hub.ops).revocations();
         let mut session_check =
             tokio::time::interval(crate::failpoint::unused_max().unwrap_or(SESSION_CHECK_INTERVAL));
         let mut open = JoinSet::new();

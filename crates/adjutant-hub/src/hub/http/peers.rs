@@ -3,7 +3,7 @@
 
 use super::asked::{Answer, Asked};
 use super::problem;
-use crate::ops::{OpError, TokenAccess};
+use crate::ops::{OpError, TokenAccess, post_shared, shared_chats, shared_entries};
 use crate::protocol::peer::{ListShared, MESSAGE_BYTES_MAX, PostShared, ReadShared};
 use crate::view::{ErrorView, codes, json_problem};
 use adjutant_core::units::duration;
@@ -28,7 +28,7 @@ pub(super) const READING_MAX: usize = 8;
 pub(super) fn list(asked: Asked, access: TokenAccess) -> Answer {
     Box::pin(async move {
         match read::<ListShared>(&asked.head, asked.body, SMALL_BYTES_MAX).await {
-            Ok(_) => reply(asked.http.hub.ops.shared_chats(access.id)),
+            Ok(_) => reply(shared_chats(asked.http.hub.ops.store(), access.id)),
             Err(refusal) => *refusal,
         }
     })
@@ -38,7 +38,7 @@ pub(super) fn list(asked: Asked, access: TokenAccess) -> Answer {
 pub(super) fn read_entries(asked: Asked, access: TokenAccess) -> Answer {
     Box::pin(async move {
         match read::<ReadShared>(&asked.head, asked.body, SMALL_BYTES_MAX).await {
-            Ok(call) => reply(asked.http.hub.ops.shared_entries(access.id, call).await),
+            Ok(call) => reply(shared_entries(asked.http.hub.ops.store(), access.id, call).await),
             Err(refusal) => *refusal,
         }
     })
@@ -57,7 +57,7 @@ pub(super) fn post(asked: Asked, access: TokenAccess) -> Answer {
         match read::<PostShared>(&asked.head, asked.body, MESSAGE_BYTES_MAX).await {
             Ok(call) => {
                 posting.count_bytes(call.text.len());
-                reply(http.hub.ops.post_shared(access.id, call).await)
+                reply(post_shared(http.hub.ops.store(), access.id, call).await)
             }
             Err(refusal) => *refusal,
         }

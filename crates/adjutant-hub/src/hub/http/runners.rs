@@ -8,7 +8,9 @@ use crate::failpoint::failpoint;
 use crate::hub::auth::Auth;
 use crate::hub::calls::{Served, bad, failed, reply};
 use crate::hub::router::{BODY_BYTES_MAX, BODY_TIME_MAX};
-use crate::ops::{OpError, RunnerSession, TokenAccess};
+use crate::ops::{
+    HostedLogs, OpError, RunnerSession, Runners, TokenAccess, apply_supervisor_facts, check_relayed,
+};
 use crate::protocol::{
     ATTEMPT_TOKEN, BUNDLE_LINE_BYTES_MAX, BUNDLE_TYPE, GetRepository, GetRunRefs, GetRunnerWork,
     JoinRunner, LogBytes, PostEnded, PostLeftFacts, PostLog, PostLogFiles, PostRemoved,
@@ -37,7 +39,7 @@ pub(super) fn join(asked: Asked, access: TokenAccess) -> Answer {
         let Asked { http, body, .. } = asked;
         match Box::pin(read_body(&http, access.id, body)).await {
             Ok(body) => match parse::<JoinRunner>(&body.bytes) {
-                Ok(call) => reply(http.hub.ops.join_runner(&access.name, call)),
+                Ok(call) => reply(Runners::of(&http.hub.ops).join(&access.name, call)),
                 Err(refusal) => *refusal,
             },
             Err(not_read) => not_read.refusal(),
@@ -50,7 +52,7 @@ pub(super) fn session(asked: &Asked, access: &TokenAccess) -> Option<RunnerSessi
     let (id, home) = asked
         .header(RUNNER_SESSION)
         .zip(asked.header(RUNNER_HOME))?;
-    asked.http.hub.ops.runner_session(&access.name, home, id)
+    Runners::of(&asked.http.hub.ops).session(&access.name, home, id)
 }
 
 /// A body in memory, which counts for its runner.
@@ -146,7 +148,7 @@ where
 /// Waits until there are orders for a runner.
 pub(super) fn work(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: GetRunnerWork| async move {
-        let Some(work) = http.hub.ops.runner_work(&session, &call).await else {
+        let Some(work) = Runners::of(&http.hub.ops).work(&session, &call).await else {
             return must_join();
         };
         let fingerprint = http.hub.listening.tls().map(|tls| {
@@ -163,7 +165,11 @@ pub(super) fn work(asked: Asked, access: TokenAccess, session: RunnerSession) ->
 /// Applies the facts that an attempt has left on disk.
 pub(super) fn left_facts(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: PostLeftFacts| async move {
-        reply(http.hub.ops.apply_left_facts(&session, call).await)
+        reply(
+            Runners::of(&http.hub.ops)
+                .apply_left_facts(&session, call)
+                .await,
+        )
     })
 }
 
@@ -179,11 +185,11 @@ pub(super) fn supervisor_facts(
         |http, call: PostSupervisorFacts| async move {
             failpoint!("hub.before_facts");
             let ops = &http.hub.ops;
-            let applied = ops.apply_supervisor_facts(&session, call).await;
+            let applied = apply_supervisor_facts(ops.store(), &ops.settings, &session, call).await;
             reply(applied.map(|(answers, attempts)| {
                 attempts
                     .into_iter()
-                    .for_each(|attempt| ops.note_facts(attempt));
+                    .for_each(|attempt| ops.first_reports.note_facts(attempt));
                 answers
             }))
         },
@@ -193,14 +199,20 @@ pub(super) fn supervisor_facts(
 /// Ends an attempt that its runner has seen end.
 pub(super) fn ended(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: PostEnded| async move {
-        reply(http.hub.ops.end_hosted(&session, call).await)
+        reply(Runners::of(&http.hub.ops).end_hosted(&session, call).await)
     })
 }
 
 /// Sends what a runner lacks of a repository.
 pub(super) fn repository(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: GetRepository| async move {
-        match http.hub.ops.repository_bundle(&session, &call).await {
+        match http
+            .hub
+            .ops
+            .hosted_repositories
+            .bundle(&session, &call)
+            .await
+        {
             Ok(file) => bundle(file),
             Err(error) => reply::<()>(Err(error)),
         }
@@ -210,28 +222,38 @@ pub(super) fn repository(asked: Asked, access: TokenAccess, session: RunnerSessi
 /// Answers with the refs of an attempt.
 pub(super) fn refs(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: GetRunRefs| async move {
-        reply(http.hub.ops.refs_of_hosted(&session, &call.attempt).await)
+        reply(
+            http.hub
+                .ops
+                .hosted_repositories
+                .refs(&session, &call.attempt)
+                .await,
+        )
     })
 }
 
 /// Passes on a part of a log that a caller reads now.
 pub(super) fn log_part(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: PostLog| async move {
-        reply(http.hub.ops.accept_log_part(&session, call))
+        reply(Runners::of(&http.hub.ops).accept_log_part(&session, call))
     })
 }
 
 /// Answers which files of an ended attempt the hub lacks.
 pub(super) fn log_files(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: PostLogFiles| async move {
-        reply(http.hub.ops.accept_logs(&session, call).await)
+        reply(HostedLogs::of(&http.hub.ops).accept(&session, call).await)
     })
 }
 
 /// Confirms that a runner has removed the files of runs.
 pub(super) fn removed(asked: Asked, access: TokenAccess, session: RunnerSession) -> Answer {
     with_call(asked, access, |http, call: PostRemoved| async move {
-        reply(http.hub.ops.confirm_removed(&session, call).await)
+        reply(
+            Runners::of(&http.hub.ops)
+                .confirm_removed(&session, call)
+                .await,
+        )
     })
 }
 
@@ -250,7 +272,11 @@ pub(super) fn log_bytes(asked: Asked, access: TokenAccess, session: RunnerSessio
             .unwrap_or(bytes.len());
         let rest = bytes.slice((end + 1).min(bytes.len())..);
         match parse::<LogBytes>(&bytes[..end]) {
-            Ok(at) => reply(http.hub.ops.store_log_bytes(&session, at, rest).await),
+            Ok(at) => reply(
+                HostedLogs::of(&http.hub.ops)
+                    .store_bytes(&session, at, rest)
+                    .await,
+            ),
             Err(refusal) => *refusal,
         }
     })
@@ -264,13 +290,21 @@ pub(super) fn accept_work(asked: Asked, _: TokenAccess, session: RunnerSession) 
             .unwrap_or_default()
             .to_owned();
         let (ops, attempt) = (&asked.http.hub.ops, attempt.as_str());
-        let (file, _one) = match ops.file_for_work(&session, attempt).await {
+        let (file, _one) = match ops
+            .hosted_repositories
+            .file_for_work(&session, attempt)
+            .await
+        {
             Ok(one) => one,
             Err(error) => return reply::<()>(Err(error)),
         };
         let bytes_max = WORK_BYTES_MAX + BUNDLE_LINE_BYTES_MAX;
         match spool::receive(asked.body, &file, bytes_max).await {
-            Ok(()) => reply(ops.accept_work(&session, attempt, file).await),
+            Ok(()) => reply(
+                ops.hosted_repositories
+                    .accept_work(&session, attempt, file)
+                    .await,
+            ),
             Err(NotReceived::Disk(error)) => {
                 reply::<()>(Err(OpError::Io(format!("the work of {attempt}: {error}"))))
             }
@@ -327,11 +361,13 @@ fn begin_relayed(
             .unwrap_or_default()
     };
     let refused = |error: OpError| Box::new(reply::<()>(Err(error)));
-    let attempt = http
-        .hub
-        .ops
-        .check_relayed(session, text(headers::ATTEMPT), text(ATTEMPT_TOKEN))
-        .map_err(refused)?;
+    let attempt = check_relayed(
+        http.hub.ops.store(),
+        session,
+        text(headers::ATTEMPT),
+        text(ATTEMPT_TOKEN),
+    )
+    .map_err(refused)?;
     let path = head.uri.path();
     let path = path.strip_prefix(RUNNER_RELAY).unwrap_or(path);
     let call = http

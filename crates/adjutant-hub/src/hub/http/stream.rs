@@ -10,6 +10,7 @@ use super::limits::{HEAD_BYTES_MAX, OPEN_CALLS_MAX};
 use super::{Http, serve};
 use crate::connection_tasks::ConnectionTasks;
 use crate::hub::connections::Guarded;
+use crate::ops::Tokens;
 use crate::tls;
 use axum::body::Body;
 use axum::http::Request;
@@ -80,7 +81,7 @@ pub(super) async fn serve(http: Arc<Http>, stream: Guarded<TcpStream>, closing: 
         Arc::clone(&http.tcp_callers),
     ));
     // Subscribes before the first call, so that no revocation is missed.
-    let revocations = http.hub.ops.token_revocations();
+    let revocations = Tokens::of(&http.hub.ops).revocations();
     let ending = closing.child_token();
     let mut served = pin!(if is_shared {
         shared(Arc::clone(&http), Arc::clone(&caller), stream, ending).boxed()
@@ -97,7 +98,7 @@ pub(super) async fn serve(http: Arc<Http>, stream: Guarded<TcpStream>, closing: 
             }
             () = caller.line.expired(IDLE_MAX) => return,
             () = revocations.wait() => {
-                let is_in_use = caller.token().is_none_or(|token| http.hub.ops.is_token_in_use(token).unwrap_or_else(|error| {
+                let is_in_use = caller.token().is_none_or(|token| Tokens::of(&http.hub.ops).is_in_use(token).unwrap_or_else(|error| {
                     tracing::error!(%error, "cannot check the token of a connection, which is closed");
                     false
                 }));

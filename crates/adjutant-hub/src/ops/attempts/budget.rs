@@ -1,16 +1,19 @@
 //! Answers the gate of an attempt: whether another request may begin.
 
-use super::reservations::HardBudget;
+use super::reservations::{HardBudget, Reservations};
 use crate::clock;
-use crate::ops::attempts::AttemptId;
+use crate::ops::OpError;
+use crate::ops::attempt_id::AttemptId;
 use crate::ops::budgets::{record_totals, totals};
-use crate::ops::{OpError, Ops};
+use crate::ops::settings::Settings;
+use crate::ops::terms::Terms;
 use crate::protocol::{AskBudget, BudgetLeft, ModelUsage};
 use crate::store::{
-    BudgetRow, Connection, StoreError, budgets_of, gate_usage_of, has_grown, run_by_id,
+    BudgetRow, Connection, Store, StoreError, budgets_of, gate_usage_of, has_grown, run_by_id,
 };
 use adjutant_core::budget::check_left;
 use adjutant_core::{BudgetKind, RunId, RunState};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a call waits for requests under way. The supervisor then asks again.
@@ -90,7 +93,24 @@ fn is_live(connection: &Connection, id: AttemptId) -> Result<bool, StoreError> {
     }))
 }
 
-impl Ops {
+/// The gates of attempts, and what requests through them have reserved of hard budgets. Clones
+/// share the reservations.
+#[derive(Debug, Clone)]
+pub(crate) struct Gates {
+    store: Store,
+    settings: Settings,
+    reservations: Arc<Reservations>,
+}
+
+impl Gates {
+    pub(in crate::ops) fn new(store: Store, settings: Settings) -> Self {
+        Self {
+            store,
+            settings,
+            reservations: Arc::default(),
+        }
+    }
+
     /// Records what an attempt's gate has counted, and returns what is left. If a request is about
     /// to begin, reserves what it may use of hard budgets; it waits while others have reserved too
     /// much.
@@ -110,7 +130,7 @@ impl Ops {
             next_no,
         } = ask;
         let mut left = self.record_gate_usage(id, used).await?;
-        let prices = self.terms().prices;
+        let prices = Terms::of(&self.settings).prices;
         let amount = |kind: BudgetKind, tokens: u64| match kind {
             BudgetKind::Cost => prices.highest_cost_micros(tokens),
             BudgetKind::Tokens | BudgetKind::Time => tokens,
@@ -185,7 +205,7 @@ impl Ops {
         if let Some(left) = known {
             return Ok(left);
         }
-        let terms = self.terms();
+        let terms = Terms::of(&self.settings);
         let written = self
             .store
             .write(move |tx| {

@@ -1,11 +1,11 @@
 //! The end of an attempt: what its outcome means for usage limits, usage and the checkpoint of its
 //! run.
 
-use crate::ops::Terms;
-use crate::ops::attempts::AttemptId;
+use crate::ops::attempt_id::AttemptId;
 use crate::ops::attempts::fallback::{fall_back, move_from_limited};
 use crate::ops::attempts::unreadable::unreadable_end;
 use crate::ops::budgets::{UsageEnd, note_unstated};
+use crate::ops::terms::Terms;
 use crate::protocol::VerdictText;
 use crate::store::{Run, StoreError, Tx, attempt_row, run_input, times_limited};
 use crate::view::RunView;

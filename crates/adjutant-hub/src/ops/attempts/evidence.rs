@@ -1,9 +1,9 @@
 //! Evidence collected after the end of an attempt's agent.
 
-use crate::ops::attempts::AttemptId;
-use crate::ops::{OpError, Ops};
+use crate::ops::OpError;
+use crate::ops::attempt_id::AttemptId;
 use crate::protocol::{AttemptEvidence, Closing};
-use crate::store::{Run, StoreError, Tx, acceptance_of, report_of, run_by_id};
+use crate::store::{Run, Store, StoreError, Tx, acceptance_of, report_of, run_by_id};
 use adjutant_core::report::named_files;
 use adjutant_core::{RunState, StopReason};
 
@@ -12,43 +12,45 @@ const CHANGED_MAX: usize = 500;
 /// Maximum number of commits kept for all attempts together.
 const COMMITS_MAX: usize = 100;
 
-impl Ops {
-    /// Returns the evidence to collect after an attempt's agent has ended. `by_itself`: before a
-    /// stop of it began.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn closing(&self, id: AttemptId, by_itself: bool) -> Result<Closing, OpError> {
-        Ok(self.store.read(|connection| {
-            let Some(run) = run_by_id(connection, id.run)?.filter(|run| run.attempt == id.n) else {
-                return Ok(Closing::default());
-            };
-            let (report, _) = report_of(connection, run.id)?;
-            let leaves =
-                matches!(run.state, RunState::Stopping(reason) if reason != StopReason::Cancelled);
-            // A run that ends by itself while it is being stopped has finished.
-            let ends = match run.state {
-                RunState::Starting | RunState::Running | RunState::Stopping(StopReason::Budget) => {
-                    !run.is_waiting()
-                }
-                RunState::Stopping(reason) => {
-                    by_itself
-                        && reason != StopReason::Cancelled
-                        && !reason.outlasts_an_exit()
-                        && !run.is_waiting()
-                }
-                RunState::Queued | RunState::Stopped { .. } | RunState::Finished(_) => false,
-            };
-            Ok(Closing {
-                files: report
-                    .as_ref()
-                    .filter(|_| ends || leaves)
-                    .map(|report| named_files(&report.deliverables)),
-                accept: ends && !acceptance_of(connection, run.id)?.1.is_empty(),
-                changed: leaves || matches!(run.state, RunState::Starting | RunState::Running),
-            })
-        })?)
-    }
+/// Returns the evidence to collect after an attempt's agent has ended. `by_itself`: before a
+/// stop of it began.
+///
+/// # Errors
+/// A failure of the store.
+pub(crate) fn closing_of(
+    store: &Store,
+    id: AttemptId,
+    by_itself: bool,
+) -> Result<Closing, OpError> {
+    Ok(store.read(|connection| {
+        let Some(run) = run_by_id(connection, id.run)?.filter(|run| run.attempt == id.n) else {
+            return Ok(Closing::default());
+        };
+        let (report, _) = report_of(connection, run.id)?;
+        let leaves =
+            matches!(run.state, RunState::Stopping(reason) if reason != StopReason::Cancelled);
+        // A run that ends by itself while it is being stopped has finished.
+        let ends = match run.state {
+            RunState::Starting | RunState::Running | RunState::Stopping(StopReason::Budget) => {
+                !run.is_waiting()
+            }
+            RunState::Stopping(reason) => {
+                by_itself
+                    && reason != StopReason::Cancelled
+                    && !reason.outlasts_an_exit()
+                    && !run.is_waiting()
+            }
+            RunState::Queued | RunState::Stopped { .. } | RunState::Finished(_) => false,
+        };
+        Ok(Closing {
+            files: report
+                .as_ref()
+                .filter(|_| ends || leaves)
+                .map(|report| named_files(&report.deliverables)),
+            accept: ends && !acceptance_of(connection, run.id)?.1.is_empty(),
+            changed: leaves || matches!(run.state, RunState::Starting | RunState::Running),
+        })
+    })?)
 }
 
 /// Stores the evidence of an attempt.

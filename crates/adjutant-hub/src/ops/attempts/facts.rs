@@ -1,6 +1,7 @@
 //! Applying the facts that supervisors report.
 
-use crate::ops::attempts::AttemptId;
+use crate::ops::OpError;
+use crate::ops::attempt_id::AttemptId;
 use crate::ops::attempts::end::prepare_end;
 use crate::ops::attempts::evidence::store_evidence;
 use crate::ops::attempts::fallback::{fall_back, move_from_limited};
@@ -12,10 +13,11 @@ use crate::ops::budgets::{UsageEnd, note_ignored_gate, note_unstated, state_gate
 use crate::ops::evidence::note_shortfall;
 use crate::ops::resources::note_use;
 use crate::ops::results::note_gap;
-use crate::ops::{OpError, Ops, Terms};
+use crate::ops::settings::Settings;
+use crate::ops::terms::Terms;
 use crate::protocol::{Fact, FactKind, QuotaWindowText, UsageText};
 use crate::store::{
-    Run, StoreError, Tx, Usage, attempt_row, run_by_id, run_input, workspace_around,
+    Run, Store, StoreError, Tx, Usage, attempt_row, run_by_id, run_input, workspace_around,
 };
 use crate::view::codes;
 use adjutant_core::condition::Retrying;
@@ -31,49 +33,47 @@ const SUPERVISOR: &str = "supervisor";
 /// Maximum number of quota windows kept of one statement.
 const QUOTA_WINDOWS_MAX: usize = 8;
 
-impl Ops {
-    /// Applies facts, each once and in order, with its effect in the same transaction. Returns the
-    /// number of the last one.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(crate) async fn apply_facts(
-        &self,
-        id: AttemptId,
-        facts: Vec<Fact>,
-    ) -> Result<u64, OpError> {
-        let terms = self.terms();
-        Ok(self
-            .store
-            .write(move |tx| {
-                tx.connection()
-                    .announce(|connection| run_by_id(connection, id.run));
-                let Some(row) = attempt_row(tx.connection(), id.run, id.n)? else {
-                    return Err(Denied::not_found("attempt", &id.to_string()).into());
-                };
-                if row.lost_at.is_some() {
-                    return Err(Denied::conflict(
-                        "attempt",
-                        format!("the lease of {id} has expired; its late facts are not accepted"),
-                    )
-                    .into());
+/// Applies facts, each once and in order, with its effect in the same transaction. Returns the
+/// number of the last one.
+///
+/// # Errors
+/// A failure of the store.
+pub(crate) async fn apply_facts(
+    store: &Store,
+    settings: &Settings,
+    id: AttemptId,
+    facts: Vec<Fact>,
+) -> Result<u64, OpError> {
+    let terms = Terms::of(settings);
+    Ok(store
+        .write(move |tx| {
+            tx.connection()
+                .announce(|connection| run_by_id(connection, id.run));
+            let Some(row) = attempt_row(tx.connection(), id.run, id.n)? else {
+                return Err(Denied::not_found("attempt", &id.to_string()).into());
+            };
+            if row.lost_at.is_some() {
+                return Err(Denied::conflict(
+                    "attempt",
+                    format!("the lease of {id} has expired; its late facts are not accepted"),
+                )
+                .into());
+            }
+            let mut cursor = row.fact;
+            for fact in facts {
+                if fact.n != cursor + 1 {
+                    continue;
                 }
-                let mut cursor = row.fact;
-                for fact in facts {
-                    if fact.n != cursor + 1 {
-                        continue;
-                    }
-                    let at = Time(fact.at_ms).between(row.claimed_at, tx.now());
-                    tx.dated(at, |tx| apply_fact(tx, id, fact.what, &terms))?;
-                    cursor = fact.n;
-                }
-                if cursor > row.fact {
-                    tx.set_fact(id.run, id.n, cursor)?;
-                }
-                Ok(cursor)
-            })
-            .await?)
-    }
+                let at = Time(fact.at_ms).between(row.claimed_at, tx.now());
+                tx.dated(at, |tx| apply_fact(tx, id, fact.what, &terms))?;
+                cursor = fact.n;
+            }
+            if cursor > row.fact {
+                tx.set_fact(id.run, id.n, cursor)?;
+            }
+            Ok(cursor)
+        })
+        .await?)
 }
 
 /// Applies one fact. A fact that the core rejects, because the run has already ended, changes

@@ -1,6 +1,6 @@
 //! Moves a run to another of its agents if its own one cannot work or has reached its usage limit.
 
-use crate::ops::attempts::AttemptId;
+use crate::ops::attempt_id::AttemptId;
 use crate::store::{
     AlternativeAgent, Run, StoreError, Tx, UsageLimitRow, has_requests, queued_with_alternatives,
     report_of, untried_agents, usage_limits,

@@ -2,22 +2,27 @@
 //! to its supervisor.
 
 use crate::config::{AgentEntry, Config, Home, Webhook, is_credential};
+use crate::ops::attempt_id::AttemptId;
+use crate::ops::attempts::Launch;
 use crate::ops::attempts::claim::{AttemptPlace, ClaimedRun, Ports, Prompts};
 use crate::ops::attempts::gate::{self, GateProblem};
-use crate::ops::attempts::{AttemptId, Launch};
-use crate::ops::trust::TrustDecision;
-use crate::ops::workspaces::source_of;
-use crate::ops::{OpError, Ops, programs};
+use crate::ops::attempts::unstarted::{not_spawned, ports_missing};
+use crate::ops::repository_policies::store_repository_policies;
+use crate::ops::settings::Settings;
+use crate::ops::trust::{TrustDecision, decide_trust};
+use crate::ops::workspaces::{Workspaces, runner_of, source_of};
+use crate::ops::{OpError, programs};
 use crate::ports;
 use crate::preset::Preset;
 use crate::protocol::{FenceOrder, GateOrder, Order, WorkspaceOrder};
-use crate::store::{Connection, FenceState, Run, RunInput, StoreError, run_by_id};
+use crate::store::{Connection, FenceState, Run, RunInput, Store, StoreError, run_by_id};
 use adjutant_core::agent::AgentOverrides;
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::build_jobs_of_run;
 use adjutant_core::{AgentSpec, Fence, PoolName, PortRange, RunId};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// How often other ports are tried if one of them is in use.
 const PORT_TRIES_MAX: u32 = 200;
@@ -101,10 +106,33 @@ struct Assigned {
     slots: u64,
 }
 
-impl Ops {
+/// Prepares the launches of claimed runs.
+#[derive(Debug, Clone)]
+pub(super) struct LaunchPlanner {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    workspaces: Workspaces,
+}
+
+impl LaunchPlanner {
+    pub(super) fn new(
+        store: Store,
+        home: Arc<Home>,
+        settings: Settings,
+        workspaces: Workspaces,
+    ) -> Self {
+        Self {
+            store,
+            home,
+            settings,
+            workspaces,
+        }
+    }
+
     /// Prepares the order to launch a claimed run. `None`: it cannot be launched, which is
     /// recorded.
-    pub(super) async fn prepare_launch(
+    pub(super) async fn prepare(
         &self,
         id: AttemptId,
         claimed: ClaimedRun,
@@ -112,26 +140,26 @@ impl Ops {
         token: String,
         lease_ms: Option<u64>,
     ) -> Result<Option<Launch>, OpError> {
-        match self.plan_launch(id, claimed, config, lease_ms).await {
+        match self.plan(id, claimed, config, lease_ms).await {
             Ok(plan) => Ok(Some(Launch {
                 id,
-                dir: self.attempt_dir(id),
+                dir: id.dir(&self.home),
                 order: plan.order(&self.home, config, token),
             })),
             Err(NotLaunched::Failed(error)) => Err(error),
             Err(NotLaunched::Ports(count)) => {
-                self.ports_missing(id, count).await?;
+                ports_missing(&self.store, &self.settings, id, count).await?;
                 Ok(None)
             }
             Err(problem) => {
-                self.not_spawned(id, problem.to_string()).await?;
+                not_spawned(&self.store, &self.settings, id, problem.to_string()).await?;
                 Ok(None)
             }
         }
     }
 
     /// Checks the place of a claimed run, and collects what its attempt needs.
-    async fn plan_launch(
+    async fn plan(
         &self,
         id: AttemptId,
         claimed: ClaimedRun,
@@ -157,7 +185,7 @@ impl Ops {
             .as_mut()
             .filter(|workspace| workspace.run_id == id.run.to_string())
         {
-            self.settle_base(id.run, workspace).await?;
+            self.workspaces.settle_base(id.run, workspace).await?;
         }
         let assigned = Assigned {
             caches,
@@ -216,8 +244,9 @@ impl Ops {
             .read(|connection| lookup_shared(connection, &shared.run_id))
             .map_err(OpError::from)?;
         let runner = owner
-            .map(|owner| self.runner_of(&owner))
-            .transpose()?
+            .map(|owner| runner_of(&self.store, &owner))
+            .transpose()
+            .map_err(OpError::from)?
             .flatten();
         match PlaceProblem::of_shared(&shared.run_name, runner, is_on_runner) {
             Some(problem) => Err(problem.into()),
@@ -295,12 +324,11 @@ impl Ops {
         let source = source_of(&run.cwd, workspace);
         // An attempt whose agent did not start has changed nothing there.
         if run.started_at.is_none() {
-            self.store_repository_policies(id.run, &source).await?;
+            store_repository_policies(&self.store, id.run, &source).await?;
         }
         let TrustDecision { trust, note } = match preset {
             Some(preset) => {
-                self.decide_trust(&source, preset, input.agent.trust_repo)
-                    .await
+                decide_trust(&self.store, &source, preset, input.agent.trust_repo).await
             }
             None => TrustDecision {
                 trust: false,

@@ -11,7 +11,7 @@ mod gate;
 mod launch;
 mod orders;
 mod recovery;
-pub(in crate::ops) mod reservations;
+mod reservations;
 mod resumption;
 mod signals;
 mod start;
@@ -19,42 +19,25 @@ mod started;
 mod unreadable;
 mod unstarted;
 
-use crate::ops::{OpError, Ops};
+use crate::ops::OpError;
+use crate::ops::attempt_id::AttemptId;
 use crate::protocol::{AttemptDir, Order};
 use crate::store::{
-    AttemptRow, Run, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id,
+    AttemptRow, Run, Store, StoreError, Tx, attempt_row, hosted_attempts, live_runs, run_by_id,
 };
-use adjutant_core::{AttemptNo, RunId, RunState};
-pub(in crate::ops) use recovery::Loss;
+pub(crate) use budget::Gates;
+pub(crate) use evidence::closing_of;
+pub(crate) use facts::apply_facts;
+pub(crate) use orders::await_orders;
+pub(in crate::ops) use recovery::{Loss, end_lost_attempt, lose_with_runners};
+pub(crate) use recovery::{knows_attempt, recover_attempt};
 use sha2::{Digest, Sha256};
+pub(crate) use start::Starter;
+pub(in crate::ops) use unstarted::record_not_started;
+pub(crate) use unstarted::{not_spawned, refused_as_too_old};
 
 /// A run fails after this many attempts that never started: far more than crashed hubs can explain.
 const FRUITLESS_ATTEMPTS_MAX: u32 = 20;
-
-/// One attempt of one run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AttemptId {
-    pub run: RunId,
-    pub n: AttemptNo,
-}
-
-impl AttemptId {
-    /// Parses `<run-id>/<attempt>`.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Self> {
-        let (run, n) = text.split_once('/')?;
-        Some(Self {
-            run: RunId::parse(run).ok()?,
-            n: AttemptNo(n.parse().ok()?),
-        })
-    }
-}
-
-impl std::fmt::Display for AttemptId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}/{}", self.run, self.n)
-    }
-}
 
 /// A recorded attempt that is ready to launch.
 #[derive(Debug)]
@@ -74,81 +57,50 @@ pub(in crate::ops) fn is_token_of(row: &AttemptRow, token: &str) -> bool {
     row.token_hash == hash(token)
 }
 
-impl Ops {
-    /// Returns the directory of an attempt's files.
-    #[must_use]
-    pub fn attempt_dir(&self, id: AttemptId) -> AttemptDir {
-        AttemptDir::new(&self.home.dir, &id.run.to_string(), id.n.0)
-    }
+/// Returns whether `token` is the one that an attempt's supervisor was given.
+///
+/// # Errors
+/// A failure of the store.
+pub(crate) fn is_supervisor_of(store: &Store, id: AttemptId, token: &str) -> Result<bool, OpError> {
+    let row = store.read(|connection| attempt_row(connection, id.run, id.n))?;
+    Ok(row.is_some_and(|row| is_token_of(&row, token)))
+}
 
-    /// Returns whether `token` is the one that an attempt's supervisor was given.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(crate) fn is_supervisor_of(&self, id: AttemptId, token: &str) -> Result<bool, OpError> {
-        let row = self
-            .store
-            .read(|connection| attempt_row(connection, id.run, id.n))?;
-        Ok(row.is_some_and(|row| is_token_of(&row, token)))
-    }
-
-    /// Lists the attempts on the hub's own machine that may be alive.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(crate) fn live_attempts(&self) -> Result<Vec<AttemptId>, OpError> {
-        let (live, hosted) = self.store.read(|connection| {
-            Ok::<_, StoreError>((live_runs(connection)?, hosted_attempts(connection)?))
-        })?;
-        let is_here = |run: &Run| hosted.iter().all(|hosted| hosted.run != run.id);
-        Ok(live
-            .into_iter()
-            .filter(is_here)
-            .map(|run| AttemptId {
-                run: run.id,
-                n: run.attempt,
-            })
-            .collect())
-    }
-
-    /// Returns whether an attempt is still starting. True if unknown.
-    #[must_use]
-    pub(crate) fn is_starting(&self, id: AttemptId) -> bool {
-        let run = self.store.read(|connection| run_by_id(connection, id.run));
-        run.map_or(true, |run| {
-            run.is_some_and(|run| run.attempt == id.n && run.state == RunState::Starting)
+/// Lists the attempts on the hub's own machine that may be alive.
+///
+/// # Errors
+/// A failure of the store.
+pub(crate) fn live_attempts(store: &Store) -> Result<Vec<AttemptId>, OpError> {
+    let (live, hosted) = store.read(|connection| {
+        Ok::<_, StoreError>((live_runs(connection)?, hosted_attempts(connection)?))
+    })?;
+    let is_here = |run: &Run| hosted.iter().all(|hosted| hosted.run != run.id);
+    Ok(live
+        .into_iter()
+        .filter(is_here)
+        .map(|run| AttemptId {
+            run: run.id,
+            n: run.attempt,
         })
-    }
+        .collect())
+}
 
-    /// Returns whether an attempt is settled.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub fn is_settled(&self, id: AttemptId) -> Result<bool, OpError> {
-        let run = self
-            .store
-            .read(|connection| run_by_id(connection, id.run))?;
-        Ok(run.is_none_or(|run| run.attempt != id.n || !run.state.is_live()))
-    }
-
-    /// Runs `work` on the run of an attempt if the attempt is still the newest one and live.
-    async fn current(
-        &self,
-        id: AttemptId,
-        work: impl FnOnce(&mut Tx<'_>, &Run) -> Result<(), StoreError> + Send + 'static,
-    ) -> Result<(), OpError> {
-        Ok(self
-            .store
-            .write(move |tx| {
-                let Some(run) = run_by_id(tx.connection(), id.run)? else {
-                    return Ok(());
-                };
-                if run.attempt == id.n && run.state.is_live() {
-                    work(tx, &run)
-                } else {
-                    Ok(())
-                }
-            })
-            .await?)
-    }
+/// Runs `work` on the run of an attempt if the attempt is still the newest one and live.
+async fn current(
+    store: &Store,
+    id: AttemptId,
+    work: impl FnOnce(&mut Tx<'_>, &Run) -> Result<(), StoreError> + Send + 'static,
+) -> Result<(), OpError> {
+    Ok(store
+        .write(move |tx| {
+            let Some(run) = run_by_id(tx.connection(), id.run)? else {
+                return Ok(());
+            };
+            if run.attempt == id.n && run.state.is_live() {
+                work(tx, &run)
+            } else {
+                Ok(())
+            }
+        })
+        .await?)
 }

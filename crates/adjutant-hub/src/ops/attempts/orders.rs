@@ -1,9 +1,9 @@
 //! Orders: the hub's instructions for an attempt.
 
-use crate::ops::attempts::AttemptId;
-use crate::ops::{OpError, Ops, render};
+use crate::ops::attempt_id::AttemptId;
+use crate::ops::{OpError, render};
 use crate::protocol::Orders;
-use crate::store::{Topic, queued_messages, run_by_id};
+use crate::store::{Store, Topic, queued_messages, run_by_id};
 use adjutant_core::{PromptVia, RunState, StopReason};
 use futures::FutureExt;
 use sha2::{Digest, Sha256};
@@ -16,88 +16,91 @@ const CLOCK_DELAY: Duration = Duration::from_millis(100);
 /// Maximum of that delay, while questions are asked and answered in quick succession.
 const CLOCK_DELAY_MAX: Duration = Duration::from_secs(1);
 
-impl Ops {
-    /// Returns an attempt's orders as soon as they differ from the known version.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub async fn orders(&self, id: AttemptId, known: i64, wait_ms: u64) -> Result<Orders, OpError> {
-        let deadline = crate::ops::end_of_wait(wait_ms);
-        let pressing = self.store.wake_ups().subscribe(vec![Topic::Orders(id.run)]);
-        let anything = self.store.wake_ups().subscribe(vec![Topic::Run(id.run)]);
-        let mut settled = false;
-        loop {
-            let orders = self.current_orders(id)?;
-            let is_known = orders.version == known;
-            let has_changed = !is_known && (settled || !differs_in_clock_only(&orders, known)?);
-            if has_changed || Instant::now() >= deadline {
-                return Ok(orders);
-            }
-            if is_known {
-                tokio::select! {
-                    biased;
-                    () = pressing.wait() => {
-                        settled = false;
-                        continue;
-                    }
-                    () = tokio::time::sleep_until(deadline) => continue,
-                    () = anything.wait() => {}
-                }
-            }
-            // Only the clock has changed, and may change again soon.
-            let latest = deadline.min(Instant::now() + CLOCK_DELAY_MAX);
-            settled = loop {
-                let look_again = latest.min(Instant::now() + CLOCK_DELAY);
-                if tokio::time::timeout_at(look_again, pressing.wait())
-                    .await
-                    .is_ok()
-                {
-                    break false;
-                }
-                if look_again == latest || anything.wait().now_or_never().is_none() {
-                    break true;
-                }
-            };
+/// Returns an attempt's orders as soon as they differ from the known version.
+///
+/// # Errors
+/// A failure of the store.
+pub(crate) async fn await_orders(
+    store: &Store,
+    id: AttemptId,
+    known: i64,
+    wait_ms: u64,
+) -> Result<Orders, OpError> {
+    let deadline = crate::ops::end_of_wait(wait_ms);
+    let pressing = store.wake_ups().subscribe(vec![Topic::Orders(id.run)]);
+    let anything = store.wake_ups().subscribe(vec![Topic::Run(id.run)]);
+    let mut settled = false;
+    loop {
+        let orders = current_orders(store, id)?;
+        let is_known = orders.version == known;
+        let has_changed = !is_known && (settled || !differs_in_clock_only(&orders, known)?);
+        if has_changed || Instant::now() >= deadline {
+            return Ok(orders);
         }
-    }
-
-    fn current_orders(&self, id: AttemptId) -> Result<Orders, OpError> {
-        let mut orders = self.store.read(|connection| {
-            let run = run_by_id(connection, id.run)?;
-            let Some(run) = run.filter(|run| run.attempt == id.n) else {
-                return Ok(Orders {
-                    stop: Some(StopReason::Cancelled.word().to_owned()),
-                    ..Orders::default()
-                });
-            };
-            let stop = match run.state {
-                RunState::Stopping(reason) | RunState::Stopped { reason, .. } => {
-                    Some(reason.word().to_owned())
+        if is_known {
+            tokio::select! {
+                biased;
+                () = pressing.wait() => {
+                    settled = false;
+                    continue;
                 }
-                RunState::Finished(_) => Some(StopReason::Cancelled.word().to_owned()),
-                RunState::Queued | RunState::Starting | RunState::Running => None,
-            };
-            let messages = if run.prompt_via == PromptVia::Stream {
-                queued_messages(connection, run.id)?
-            } else {
-                Vec::new()
-            };
-            let messages = messages
-                .iter()
-                .map(|message| render::message(message, &run.name))
-                .collect();
-            let reported = run.standing_report().map(|report| report.seq.0);
-            Ok(Orders {
-                version: 0,
-                stop,
-                waiting: run.is_waiting(),
-                reported,
-                messages,
-            })
-        })?;
-        orders.version = version(&orders)?;
-        Ok(orders)
+                () = tokio::time::sleep_until(deadline) => continue,
+                () = anything.wait() => {}
+            }
+        }
+        // Only the clock has changed, and may change again soon.
+        let latest = deadline.min(Instant::now() + CLOCK_DELAY_MAX);
+        settled = loop {
+            let look_again = latest.min(Instant::now() + CLOCK_DELAY);
+            if tokio::time::timeout_at(look_again, pressing.wait())
+                .await
+                .is_ok()
+            {
+                break false;
+            }
+            if look_again == latest || anything.wait().now_or_never().is_none() {
+                break true;
+            }
+        };
     }
+}
+
+fn current_orders(store: &Store, id: AttemptId) -> Result<Orders, OpError> {
+    let mut orders = store.read(|connection| {
+        let run = run_by_id(connection, id.run)?;
+        let Some(run) = run.filter(|run| run.attempt == id.n) else {
+            return Ok(Orders {
+                stop: Some(StopReason::Cancelled.word().to_owned()),
+                ..Orders::default()
+            });
+        };
+        let stop = match run.state {
+            RunState::Stopping(reason) | RunState::Stopped { reason, .. } => {
+                Some(reason.word().to_owned())
+            }
+            RunState::Finished(_) => Some(StopReason::Cancelled.word().to_owned()),
+            RunState::Queued | RunState::Starting | RunState::Running => None,
+        };
+        let messages = if run.prompt_via == PromptVia::Stream {
+            queued_messages(connection, run.id)?
+        } else {
+            Vec::new()
+        };
+        let messages = messages
+            .iter()
+            .map(|message| render::message(message, &run.name))
+            .collect();
+        let reported = run.standing_report().map(|report| report.seq.0);
+        Ok(Orders {
+            version: 0,
+            stop,
+            waiting: run.is_waiting(),
+            reported,
+            messages,
+        })
+    })?;
+    orders.version = version(&orders)?;
+    Ok(orders)
 }
 
 /// Returns a hash of the orders.

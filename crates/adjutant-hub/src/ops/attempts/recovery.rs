@@ -1,16 +1,22 @@
 //! Recovering attempts whose processes have ended.
 
+use crate::config::Home;
 use crate::leftovers::{self, LeftFacts};
+use crate::ops::OpError;
+use crate::ops::attempt_id::AttemptId;
+use crate::ops::attempts::FRUITLESS_ATTEMPTS_MAX;
 use crate::ops::attempts::end::create_checkpoint_of;
 use crate::ops::attempts::evidence::store_evidence;
-use crate::ops::attempts::facts::apply_fact;
-use crate::ops::attempts::{AttemptId, FRUITLESS_ATTEMPTS_MAX};
+use crate::ops::attempts::facts::{apply_fact, apply_facts};
+use crate::ops::attempts::unstarted::{not_placed, not_spawned, refused_as_too_old};
 use crate::ops::budgets::note_stopped;
 use crate::ops::results::note_loss;
-use crate::ops::{OpError, Ops, Terms};
+use crate::ops::settings::Settings;
+use crate::ops::terms::Terms;
+use crate::ops::trees::Trees;
 use crate::protocol::{AttemptEvidence, CommandEvidence, FactKind, Remains};
 use crate::store::{
-    Run, StoreError, Tx, acceptance_of, announce_usage_stated, attempt_row, budgets_of,
+    Run, Store, StoreError, Tx, acceptance_of, announce_usage_stated, attempt_row, budgets_of,
     failed_starts, has_budgets, is_usage_stated, report_of, run_by_id,
 };
 use adjutant_core::{RunEvent, RunState, StopReason, Time};
@@ -27,147 +33,150 @@ pub(in crate::ops) enum Loss {
     Host,
 }
 
-impl Ops {
-    /// Records the end of an attempt whose processes have ended, by applying the facts that its
-    /// supervisor wrote but could not deliver. Without a final fact the run is lost, or queued
-    /// again if its agent never started. `was_seen`: this hub has seen it alive, so it has been
-    /// active until now.
-    ///
-    /// # Errors
-    /// A failure of the store, or of the disk.
-    pub(crate) async fn recover_attempt(
-        &self,
-        id: AttemptId,
-        was_seen: bool,
-    ) -> Result<(), OpError> {
-        let facts_problem = self.apply_remaining_facts(id).await?;
-        if self.is_settled(id)? {
-            return Ok(());
-        }
-        let mut changes = None;
-        if let Some(run) = self
-            .store
-            .read(|connection| run_by_id(connection, id.run))?
-            .filter(|run| run.state != RunState::Queued)
-        {
-            changes = self.snapshot_after_loss(&run).await;
-        }
-        let dir = self.attempt_dir(id);
-        let failed = |error: std::io::Error| {
-            OpError::Io(format!("{}: {error}", self.attempt_dir(id).0.display()))
-        };
-        let remains = on_disk(move || {
-            leftovers::collect(&dir, &id.run.to_string(), id.n.0, facts_problem, was_seen)
-        })
+/// Records the end of an attempt whose processes have ended, by applying the facts that its
+/// supervisor wrote but could not deliver. Without a final fact the run is lost, or queued
+/// again if its agent never started. `was_seen`: this hub has seen it alive, so it has been
+/// active until now.
+///
+/// # Errors
+/// A failure of the store, or of the disk.
+pub(crate) async fn recover_attempt(
+    store: &Store,
+    home: &Home,
+    settings: &Settings,
+    trees: &Trees,
+    id: AttemptId,
+    was_seen: bool,
+) -> Result<(), OpError> {
+    let facts_problem = apply_remaining_facts(store, home, settings, id).await?;
+    if id.is_settled(store)? {
+        return Ok(());
+    }
+    let mut changes = None;
+    if let Some(run) = store
+        .read(|connection| run_by_id(connection, id.run))?
+        .filter(|run| run.state != RunState::Queued)
+    {
+        changes = trees.snapshot_after_loss(&run).await;
+    }
+    let dir = id.dir(home);
+    let failed =
+        |error: std::io::Error| OpError::Io(format!("{}: {error}", id.dir(home).0.display()));
+    let remains = on_disk(move || {
+        leftovers::collect(&dir, &id.run.to_string(), id.n.0, facts_problem, was_seen)
+    })
+    .await
+    .map_err(failed)?;
+    end_lost_attempt(store, settings, id, remains, changes, Loss::Supervisor).await
+}
+
+/// Returns whether the store knows an attempt.
+///
+/// # Errors
+/// A failure of the store.
+pub(crate) fn knows_attempt(store: &Store, id: AttemptId) -> Result<bool, OpError> {
+    Ok(store
+        .read(|connection| attempt_row(connection, id.run, id.n))?
+        .is_some())
+}
+
+/// Applies the facts in a supervisor's file. Returns the file's problem, if any.
+async fn apply_remaining_facts(
+    store: &Store,
+    home: &Home,
+    settings: &Settings,
+    id: AttemptId,
+) -> Result<Option<String>, OpError> {
+    let path = id.dir(home).facts();
+    let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", path.display()));
+    let dir = id.dir(home);
+    let mut left = on_disk(move || LeftFacts::open(&dir))
         .await
         .map_err(failed)?;
-        self.end_lost_attempt(id, remains, changes, Loss::Supervisor)
-            .await
-    }
-
-    /// Returns whether the store knows an attempt.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(crate) fn knows_attempt(&self, id: AttemptId) -> Result<bool, OpError> {
-        Ok(self
-            .store
+    loop {
+        let known = store
             .read(|connection| attempt_row(connection, id.run, id.n))?
-            .is_some())
-    }
-
-    /// Applies the facts in a supervisor's file. Returns the file's problem, if any.
-    async fn apply_remaining_facts(&self, id: AttemptId) -> Result<Option<String>, OpError> {
-        let path = self.attempt_dir(id).facts();
-        let failed = |error: std::io::Error| OpError::Io(format!("{}: {error}", path.display()));
-        let dir = self.attempt_dir(id);
-        let mut left = on_disk(move || LeftFacts::open(&dir))
+            .map_or(0, |row| row.fact);
+        let (read, batch) = on_disk(move || left.next_batch(known).map(|batch| (left, batch)))
             .await
             .map_err(failed)?;
-        loop {
-            let known = self
-                .store
-                .read(|connection| attempt_row(connection, id.run, id.n))?
-                .map_or(0, |row| row.fact);
-            let (read, batch) = on_disk(move || left.next_batch(known).map(|batch| (left, batch)))
-                .await
-                .map_err(failed)?;
-            left = read;
-            if batch.is_empty() && left.is_at_end() {
-                return Ok(left.problem);
-            }
-            if !batch.is_empty() {
-                self.apply_facts(id, batch).await?;
-            }
+        left = read;
+        if batch.is_empty() && left.is_at_end() {
+            return Ok(left.problem);
+        }
+        if !batch.is_empty() {
+            apply_facts(store, settings, id, batch).await?;
         }
     }
+}
 
-    /// Records the end of an attempt without a final fact.
-    pub(in crate::ops) async fn end_lost_attempt(
-        &self,
-        id: AttemptId,
-        remains: Remains,
-        changes: Option<AttemptEvidence>,
-        loss: Loss,
-    ) -> Result<(), OpError> {
-        let Remains {
-            never_started,
-            problem,
-            last_output,
-            active_until_ms,
-            refusal,
-            is_too_old,
-            is_unwritable,
-        } = remains;
-        if let Some(refusal) = refusal {
-            if is_unwritable {
-                return self.not_placed(id, refusal).await;
-            }
-            if is_too_old {
-                return self.refused_as_too_old(id, refusal).await;
-            }
-            return self.not_spawned(id, refusal).await;
+/// Records the end of an attempt without a final fact.
+pub(in crate::ops) async fn end_lost_attempt(
+    store: &Store,
+    settings: &Settings,
+    id: AttemptId,
+    remains: Remains,
+    changes: Option<AttemptEvidence>,
+    loss: Loss,
+) -> Result<(), OpError> {
+    let Remains {
+        never_started,
+        problem,
+        last_output,
+        active_until_ms,
+        refusal,
+        is_too_old,
+        is_unwritable,
+    } = remains;
+    if let Some(refusal) = refusal {
+        if is_unwritable {
+            return not_placed(store, settings, id, refusal).await;
         }
-        let terms = self.terms();
-        let remains = KnownRemains {
-            never_started,
-            problem,
-            last_output,
-            active_until_ms,
-            changes,
+        if is_too_old {
+            return refused_as_too_old(store, settings, id, refusal).await;
+        }
+        return not_spawned(store, settings, id, refusal).await;
+    }
+    let terms = Terms::of(settings);
+    let remains = KnownRemains {
+        never_started,
+        problem,
+        last_output,
+        active_until_ms,
+        changes,
+    };
+    let recorded = store.write(move |tx| {
+        EndedAttempt::announce(tx, id);
+        let has_budgets = has_budgets(tx.connection())?;
+        let Some(attempt) = EndedAttempt::live(tx, id, has_budgets)? else {
+            return Ok(());
         };
-        let recorded = self.store.write(move |tx| {
-            EndedAttempt::announce(tx, id);
-            let has_budgets = has_budgets(tx.connection())?;
-            let Some(attempt) = EndedAttempt::live(tx, id, has_budgets)? else {
-                return Ok(());
-            };
-            end_attempt(tx, &attempt, &remains, loss, &terms)?;
-            terms.policies.observe(tx)
-        });
-        Ok(recorded.await?)
-    }
+        end_attempt(tx, &attempt, &remains, loss, &terms)?;
+        terms.policies.observe(tx)
+    });
+    Ok(recorded.await?)
+}
 
-    /// Records in one transaction that attempts are lost with their runners. Returns those that
-    /// were live.
-    ///
-    /// # Errors
-    /// A failure of the store. Nothing has changed then.
-    pub(in crate::ops) async fn lose_with_runners(
-        &self,
-        ids: Vec<AttemptId>,
-    ) -> Result<Vec<AttemptId>, OpError> {
-        let terms = self.terms();
-        let lost = self.store.write(move |tx| {
-            let mut lost = Vec::new();
-            for ids in ids.chunks(READ_TOGETHER_MAX) {
-                lost.extend(lose_together(tx, ids, &terms)?);
-            }
-            terms.policies.observe(tx)?;
-            Ok(lost)
-        });
-        Ok(lost.await?)
-    }
+/// Records in one transaction that attempts are lost with their runners. Returns those that
+/// were live.
+///
+/// # Errors
+/// A failure of the store. Nothing has changed then.
+pub(in crate::ops) async fn lose_with_runners(
+    store: &Store,
+    settings: &Settings,
+    ids: Vec<AttemptId>,
+) -> Result<Vec<AttemptId>, OpError> {
+    let terms = Terms::of(settings);
+    let lost = store.write(move |tx| {
+        let mut lost = Vec::new();
+        for ids in ids.chunks(READ_TOGETHER_MAX) {
+            lost.extend(lose_together(tx, ids, &terms)?);
+        }
+        terms.policies.observe(tx)?;
+        Ok(lost)
+    });
+    Ok(lost.await?)
 }
 
 /// Records that attempts are lost with their runners. Those whose loss affects no other run are

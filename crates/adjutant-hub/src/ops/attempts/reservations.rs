@@ -1,7 +1,7 @@
 //! What requests through gates have reserved of hard budgets. Only in the hub's memory: each call
 //! of a supervisor states its open requests, so the next hub knows them too.
 
-use super::AttemptId;
+use crate::ops::attempt_id::AttemptId;
 use crate::protocol::GateRequest;
 use adjutant_core::budget::fits_beside;
 use adjutant_core::{BudgetKind, RunId};
@@ -14,11 +14,11 @@ const REQUESTS_MAX: usize = 256;
 
 /// A hard budget that a run draws on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::ops) struct HardBudget {
+pub(super) struct HardBudget {
     /// The run that has it.
-    pub(in crate::ops) run: RunId,
-    pub(in crate::ops) kind: BudgetKind,
-    pub(in crate::ops) left: i64,
+    pub(super) run: RunId,
+    pub(super) kind: BudgetKind,
+    pub(super) left: i64,
 }
 
 /// What an open request has reserved.
@@ -30,7 +30,7 @@ struct Reserved {
 
 /// The reservations of all attempts.
 #[derive(Debug)]
-pub(in crate::ops) struct Reservations {
+pub(super) struct Reservations {
     // Never held across an await.
     open: Mutex<HashMap<AttemptId, HashMap<u64, Reserved>>>,
     /// Changes when a reservation ends.
@@ -50,7 +50,7 @@ impl Reservations {
     /// Takes over what a supervisor states: requests that have ended reserve nothing, and those
     /// that have begun do, even if an earlier hub has admitted them. `amount`: what tokens are of a
     /// kind of budget.
-    pub(in crate::ops) fn restate(
+    pub(super) fn restate(
         &self,
         id: AttemptId,
         requests: &[GateRequest],
@@ -81,7 +81,7 @@ impl Reservations {
     }
 
     /// Reserves what a request may use. Returns `false` if it must wait for others.
-    pub(in crate::ops) fn reserve(
+    pub(super) fn reserve(
         &self,
         id: AttemptId,
         request: GateRequest,
@@ -117,7 +117,7 @@ impl Reservations {
     }
 
     /// Returns a receiver that changes when a reservation ends.
-    pub(in crate::ops) fn ends(&self) -> watch::Receiver<()> {
+    pub(super) fn ends(&self) -> watch::Receiver<()> {
         self.ends.subscribe()
     }
 

@@ -1,8 +1,8 @@
 //! Applying the signals that a run prints as blocks.
 
-use crate::ops::Terms;
 use crate::ops::attempts::unreadable::note_unreadable;
 use crate::ops::requests::{ask_approval, stated_operation};
+use crate::ops::terms::Terms;
 use crate::protocol::FoundText;
 use crate::signal::{FoundSignal, interpret, kind_of};
 use crate::store::{NewRequest, Request, Run, StoreError, Tx, attempt_row, newest_of};

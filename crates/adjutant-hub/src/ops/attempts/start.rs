@@ -1,20 +1,54 @@
 //! Claims queued runs for the places that have a free slot, and prepares their launches.
 
-use crate::config::Config;
+use crate::config::{Config, Home};
+use crate::ops::attempt_id::AttemptId;
 use crate::ops::attempts::claim::{Claim, ClaimedRun, claim_run};
-use crate::ops::attempts::{AttemptId, Launch, hash};
-use crate::ops::policy_changes::PolicyFile;
+use crate::ops::attempts::launch::LaunchPlanner;
+use crate::ops::attempts::unstarted::record_not_started;
+use crate::ops::attempts::{Launch, hash};
+use crate::ops::policy_file::PolicyFile;
+use crate::ops::pools::HubPools;
+use crate::ops::settings::Settings;
+use crate::ops::workspaces::Workspaces;
 use crate::ops::{OpError, Ops};
-use crate::store::StartTarget;
+use crate::store::{StartTarget, Store};
 use std::sync::Arc;
 
-impl Ops {
+/// Starts queued runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Starter {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    pools: HubPools,
+    launches: LaunchPlanner,
+}
+
+impl Starter {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+            pools: HubPools::of(ops),
+            launches: LaunchPlanner::new(
+                ops.store.clone(),
+                Arc::clone(&ops.home),
+                ops.settings.clone(),
+                Workspaces::of(ops),
+            ),
+        }
+    }
+
     /// Claims the queued run that starts next in a place, if its pool has a free slot. Recorded
     /// when it returns.
     ///
     /// # Errors
     /// A failure of the store or of the configuration.
-    pub async fn claim_next(&self, start_place: &StartTarget) -> Result<Option<Launch>, OpError> {
+    pub(crate) async fn claim_next(
+        &self,
+        start_place: &StartTarget,
+    ) -> Result<Option<Launch>, OpError> {
         loop {
             match self
                 .claim_each(std::slice::from_ref(start_place))
@@ -38,13 +72,13 @@ impl Ops {
         &self,
         places: &[StartTarget],
     ) -> Result<Vec<(usize, Result<Option<Launch>, OpError>)>, OpError> {
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let (retention, settings, home) = (
-            self.retention(),
-            self.pool_settings(&config),
+            self.settings.retention(),
+            self.pools.configured(&config),
             self.home.clone(),
         );
-        let (of_agents, policies) = (Arc::clone(&config), PolicyFile::of(self));
+        let (of_agents, policies) = (Arc::clone(&config), PolicyFile::of(&self.settings));
         // Most wake-ups find nothing that could start. They need no transaction.
         if !self
             .store
@@ -115,10 +149,11 @@ impl Ops {
             n: claimed.run.attempt,
         };
         let launch = self
-            .prepare_launch(id, claimed, config, token, lease_ms)
+            .launches
+            .prepare(id, claimed, config, token, lease_ms)
             .await;
         if let Err(error) = &launch {
-            self.record_not_started(id, error).await;
+            record_not_started(&self.store, &self.settings, id, error).await;
         }
         launch
     }

@@ -1,7 +1,8 @@
 //! The start of an attempt's agent, as its supervisor reports it.
 
+use crate::ops::attempt_id::AttemptId;
 use crate::ops::attempts::claim::UNDELIVERED_MAX;
-use crate::ops::attempts::{AttemptId, resumption};
+use crate::ops::attempts::resumption;
 use crate::protocol::FenceText;
 use crate::store::{
     FenceState, Run, StoreError, Tx, attempt_row, fruitless_attempts, undelivered_of,

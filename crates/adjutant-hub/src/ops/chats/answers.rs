@@ -4,9 +4,10 @@ use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::entry::found;
 use crate::ops::chats::render;
 use crate::ops::chats::wake::{has_messages, topics_of};
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::settings::Settings;
+use crate::ops::{Caller, OpError, lookup};
 use crate::store::{
-    Chat, Connection, NoteReceipt, StoreError, Topic, TurnState, Tx, entry_by_seq, member,
+    Chat, Connection, NoteReceipt, Store, StoreError, Topic, TurnState, Tx, entry_by_seq, member,
     newest_mention_elsewhere, receipts_of, reply_of, run_by_id, turn_by_id, turns_to_answer,
 };
 use crate::view::{Answers, CancelAnswers, ReadAnswers};
@@ -15,92 +16,92 @@ use adjutant_core::run::Retention;
 use adjutant_core::{Action, Denied, Principal, RunEvent, StopReason};
 use tokio::time::Instant;
 
-impl Ops {
-    /// Reads the agents' answers to a message, optionally waiting until all have answered.
-    ///
-    /// # Errors
-    /// Unknown or foreign.
-    pub(crate) async fn read_answers(
-        &self,
-        who: &Principal,
-        call: &ReadAnswers,
-    ) -> Result<Answers, OpError> {
-        Self::check(who, Action::ReadChat)?;
-        let chat = self
-            .store
-            .read(|connection| ChatCaller::of(connection, who)?.chat(connection, call.chat_id))?;
-        let deadline = crate::ops::end_of_wait(call.wait_ms);
-        let mut topics = vec![Topic::Chat(chat.id)];
-        let unread = |connection: &Connection| {
-            Ok::<_, StoreError>((
-                has_messages(connection, who)?,
-                newest_mention_elsewhere(connection, &who.to_string(), chat.id)?,
-            ))
-        };
-        let mut before = None;
-        if call.replies {
-            topics.extend(topics_of(who));
-            let addressed = self.store.read(|connection| {
-                before = Some(unread(connection)?.1);
-                addressed_runs(connection, &chat, call.seq)
-            })?;
-            topics.extend(addressed.iter().map(|receipt| Topic::Run(receipt.run)));
-        }
-        let subscription = self.store.wake_ups().subscribe(topics);
-        loop {
-            let mut answers = self.answers(&chat, call.seq, call.turn)?;
-            let mut is_interrupted = false;
-            if let Some(before) = before {
-                self.add_replies(&chat, call.seq, &mut answers)?;
-                let (has_messages, newest) = self.store.read(unread)?;
-                answers.has_messages = has_messages;
-                is_interrupted = has_messages || newest > before;
-            }
-            if answers.waiting.is_empty() || is_interrupted || Instant::now() >= deadline {
-                self.note_read(who, &chat, &answers).await?;
-                return Ok(answers);
-            }
-            if tokio::time::timeout_at(deadline, subscription.wait())
-                .await
-                .is_err()
-            {
-                continue;
-            }
-        }
-    }
-
-    /// Adds the replies of the addressed runs, and the runs that can still reply.
-    fn add_replies(&self, chat: &Chat, seq: i64, answers: &mut Answers) -> Result<(), OpError> {
-        self.store.read(|connection| {
-            let addressed = addressed_runs(connection, chat, seq)?;
-            answers.receipts = addressed.iter().map(render::receipt).collect();
-            for receipt in addressed {
-                match reply_of(connection, chat.id, seq, receipt.run)? {
-                    Some(reply) => answers.answers.push(render::entry(&reply)),
-                    None if receipt.receipt.is_open(receipt.has_ended) => {
-                        answers.waiting.push(receipt.name)
-                    }
-                    None => {}
-                }
-            }
-            answers.answers.sort_by_key(|answer| answer.seq);
-            Ok::<_, StoreError>(())
+/// Reads the agents' answers to a message, optionally waiting until all have answered.
+///
+/// # Errors
+/// Unknown or foreign.
+pub(crate) async fn read_answers(
+    store: &Store,
+    who: &Principal,
+    call: &ReadAnswers,
+) -> Result<Answers, OpError> {
+    lookup::check(who, Action::ReadChat)?;
+    let chat =
+        store.read(|connection| ChatCaller::of(connection, who)?.chat(connection, call.chat_id))?;
+    let deadline = crate::ops::end_of_wait(call.wait_ms);
+    let mut topics = vec![Topic::Chat(chat.id)];
+    let unread = |connection: &Connection| {
+        Ok::<_, StoreError>((
+            has_messages(connection, who)?,
+            newest_mention_elsewhere(connection, &who.to_string(), chat.id)?,
+        ))
+    };
+    let mut before = None;
+    if call.replies {
+        topics.extend(topics_of(who));
+        let addressed = store.read(|connection| {
+            before = Some(unread(connection)?.1);
+            addressed_runs(connection, &chat, call.seq)
         })?;
-        Ok(())
+        topics.extend(addressed.iter().map(|receipt| Topic::Run(receipt.run)));
     }
+    let subscription = store.wake_ups().subscribe(topics);
+    loop {
+        let mut answers = answers(store, &chat, call.seq, call.turn)?;
+        let mut is_interrupted = false;
+        if let Some(before) = before {
+            add_replies(store, &chat, call.seq, &mut answers)?;
+            let (has_messages, newest) = store.read(unread)?;
+            answers.has_messages = has_messages;
+            is_interrupted = has_messages || newest > before;
+        }
+        if answers.waiting.is_empty() || is_interrupted || Instant::now() >= deadline {
+            note_read(store, who, &chat, &answers).await?;
+            return Ok(answers);
+        }
+        if tokio::time::timeout_at(deadline, subscription.wait())
+            .await
+            .is_err()
+        {
+            continue;
+        }
+    }
+}
 
-    /// Cancels the runs that answer a message.
-    ///
-    /// # Errors
-    /// Unknown, foreign, or another author's message.
-    pub(crate) async fn cancel_answers(
-        &self,
-        caller: Caller,
-        call: CancelAnswers,
-    ) -> Result<Answers, OpError> {
-        Self::check(&caller.who, Action::Say)?;
-        let retention = self.retention();
-        self.write(caller, move |tx, who| {
+/// Adds the replies of the addressed runs, and the runs that can still reply.
+fn add_replies(store: &Store, chat: &Chat, seq: i64, answers: &mut Answers) -> Result<(), OpError> {
+    store.read(|connection| {
+        let addressed = addressed_runs(connection, chat, seq)?;
+        answers.receipts = addressed.iter().map(render::receipt).collect();
+        for receipt in addressed {
+            match reply_of(connection, chat.id, seq, receipt.run)? {
+                Some(reply) => answers.answers.push(render::entry(&reply)),
+                None if receipt.receipt.is_open(receipt.has_ended) => {
+                    answers.waiting.push(receipt.name)
+                }
+                None => {}
+            }
+        }
+        answers.answers.sort_by_key(|answer| answer.seq);
+        Ok::<_, StoreError>(())
+    })?;
+    Ok(())
+}
+
+/// Cancels the runs that answer a message.
+///
+/// # Errors
+/// Unknown, foreign, or another author's message.
+pub(crate) async fn cancel_answers(
+    store: &Store,
+    settings: &Settings,
+    caller: Caller,
+    call: CancelAnswers,
+) -> Result<Answers, OpError> {
+    lookup::check(&caller.who, Action::Say)?;
+    let retention = settings.retention();
+    caller
+        .write(store, move |tx, who| {
             let chat = ChatCaller::of(tx.connection(), who)?.chat(tx.connection(), call.chat_id)?;
             let entry = found(tx, &chat, call.seq)?;
             if *who != Principal::Person {
@@ -114,45 +115,41 @@ impl Ops {
             answers_to(tx.connection(), &chat, call.seq, None)
         })
         .await
-    }
+}
 
-    /// Marks answers as read when nothing unread precedes them.
-    async fn note_read(
-        &self,
-        who: &Principal,
-        chat: &Chat,
-        answers: &Answers,
-    ) -> Result<(), OpError> {
-        let read_seq = self
-            .store
-            .read(|connection| member(connection, chat.id, &who.to_string()))?
-            .map_or(0, |member| member.read_seq);
-        let seqs: Vec<i64> = answers
-            .answers
-            .iter()
-            .map(|answer| answer.seq)
-            .filter(|seq| *seq > read_seq)
-            .collect();
-        if seqs.is_empty() {
-            return Ok(());
-        }
-        let (id, who) = (chat.id, who.clone());
-        self.store
-            .write(move |tx| {
-                let caller = ChatCaller::of(tx.connection(), &who)?;
-                seqs.iter().try_for_each(|seq| {
-                    tx.read_chat(id, &caller.participant(), &caller.name, *seq, *seq)
-                })
+/// Marks answers as read when nothing unread precedes them.
+async fn note_read(
+    store: &Store,
+    who: &Principal,
+    chat: &Chat,
+    answers: &Answers,
+) -> Result<(), OpError> {
+    let read_seq = store
+        .read(|connection| member(connection, chat.id, &who.to_string()))?
+        .map_or(0, |member| member.read_seq);
+    let seqs: Vec<i64> = answers
+        .answers
+        .iter()
+        .map(|answer| answer.seq)
+        .filter(|seq| *seq > read_seq)
+        .collect();
+    if seqs.is_empty() {
+        return Ok(());
+    }
+    let (id, who) = (chat.id, who.clone());
+    store
+        .write(move |tx| {
+            let caller = ChatCaller::of(tx.connection(), &who)?;
+            seqs.iter().try_for_each(|seq| {
+                tx.read_chat(id, &caller.participant(), &caller.name, *seq, *seq)
             })
-            .await?;
-        Ok(())
-    }
+        })
+        .await?;
+    Ok(())
+}
 
-    fn answers(&self, chat: &Chat, seq: i64, only: Option<i64>) -> Result<Answers, OpError> {
-        Ok(self
-            .store
-            .read(|connection| answers_to(connection, chat, seq, only))?)
-    }
+fn answers(store: &Store, chat: &Chat, seq: i64, only: Option<i64>) -> Result<Answers, OpError> {
+    Ok(store.read(|connection| answers_to(connection, chat, seq, only))?)
 }
 
 /// Reads the answers to a message, or the result of one turn.

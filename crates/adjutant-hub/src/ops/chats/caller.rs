@@ -1,6 +1,7 @@
 //! The caller's identity in chats: its name, its owner, and what it may see.
 
 use crate::config::Config;
+use crate::ops::caller::name_of;
 use crate::store::{
     Chat, Connection, Run, StoreError, chat_by_id, member, past_author, run_by_id, run_by_ref,
     turn_of_run,
@@ -210,21 +211,4 @@ pub(super) fn check_can_see(
         }
     }
     Ok(())
-}
-
-/// Returns the display name of a principal without a run: for a client, the last part of its
-/// directory.
-pub(in crate::ops) fn name_of(who: &Principal) -> String {
-    match who {
-        Principal::Person => "person".to_owned(),
-        Principal::Client(client) => {
-            let name = client.as_str().trim_end_matches('/');
-            name.rsplit('/')
-                .next()
-                .filter(|part| !part.is_empty())
-                .unwrap_or(client.as_str())
-                .to_owned()
-        }
-        Principal::Run(id) => id.to_string(),
-    }
 }

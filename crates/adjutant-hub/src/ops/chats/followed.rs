@@ -13,9 +13,37 @@ use crate::view::{ChatEntryView, OutgoingView, PeerFollowedView, PostedMessage, 
 use adjutant_core::chat::{ChatId, EntryKind, shown_name};
 use adjutant_core::peer::WAITING_POSTS_MAX;
 use adjutant_core::{Denied, hex};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of posts that are shown with a chat.
 const SHOWN_MAX: u32 = 100;
+
+/// The problems of the connections to peers, by chat. Only for display: the next hub finds them
+/// again.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct FollowedStates(Arc<Mutex<BTreeMap<i64, String>>>);
+
+impl FollowedStates {
+    /// Sets or clears the problem of a chat. Returns whether it had one.
+    pub(crate) fn set(&self, chat: ChatId, problem: Option<String>) -> bool {
+        let mut problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match problem {
+            Some(problem) => problems.insert(chat.0, problem),
+            None => problems.remove(&chat.0),
+        }
+        .is_some()
+    }
+
+    /// Returns the problem of a chat.
+    pub(in crate::ops) fn problem(&self, chat: ChatId) -> Option<String> {
+        self.0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .get(&chat.0)
+            .cloned()
+    }
+}
 
 /// A message for a followed chat.
 #[derive(Debug)]

@@ -2,33 +2,29 @@
 
 use super::caller::ChatCaller;
 use super::render;
-use crate::ops::{OpError, Ops};
-use crate::store::{Connection, StoreError, mentions_of, unread};
+use crate::ops::{OpError, lookup};
+use crate::store::{Connection, Store, StoreError, mentions_of, unread};
 use crate::view::{ListMentions, MentionView, Mentions};
 use adjutant_core::{Action, Principal};
 
 const MENTIONS_DEFAULT: u32 = 20;
 const MENTIONS_MAX: u32 = 1_000;
 
-impl Ops {
-    /// Lists the chats with unread mentions of the caller.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(crate) fn list_mentions(
-        &self,
-        who: &Principal,
-        call: &ListMentions,
-    ) -> Result<Mentions, OpError> {
-        Self::check(who, Action::ListChats)?;
-        let limit = call
-            .limit
-            .unwrap_or(MENTIONS_DEFAULT)
-            .clamp(1, MENTIONS_MAX);
-        Ok(self
-            .store
-            .read(|connection| mentions_for(connection, who, limit))?)
-    }
+/// Lists the chats with unread mentions of the caller.
+///
+/// # Errors
+/// A failure of the store.
+pub(crate) fn list_mentions(
+    store: &Store,
+    who: &Principal,
+    call: &ListMentions,
+) -> Result<Mentions, OpError> {
+    lookup::check(who, Action::ListChats)?;
+    let limit = call
+        .limit
+        .unwrap_or(MENTIONS_DEFAULT)
+        .clamp(1, MENTIONS_MAX);
+    Ok(store.read(|connection| mentions_for(connection, who, limit))?)
 }
 
 /// Returns the chats with unread mentions of a principal.

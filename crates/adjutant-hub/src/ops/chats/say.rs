@@ -1,18 +1,20 @@
 //! Posting messages, editing and pinning them, and writing board entries.
 
-use crate::config::{BUILT_IN, Config};
+use crate::config::{BUILT_IN, Config, Home};
 use crate::ops::chats::caller::{ChatCaller, check_can_see};
 use crate::ops::chats::direct::{BOARD, LEDGER, ROOT_BOARD, board, direct, root_board};
 use crate::ops::chats::entry::{entry_no, found};
 use crate::ops::chats::followed::{NewPost, queue_post};
 use crate::ops::chats::publish::{Publication, publish};
 use crate::ops::chats::render;
-use crate::ops::chats::work_context::WorkContext;
-use crate::ops::ledger::{self, AnnouncingTree};
-use crate::ops::{Caller, OpError, Ops, programs};
+use crate::ops::chats::work_context::{WorkContext, work_context};
+use crate::ops::credentials::resolve_credentials;
+use crate::ops::ledger::{self, AnnouncingTree, announcing_tree};
+use crate::ops::settings::Settings;
+use crate::ops::{Caller, OpError, Ops, lookup, programs};
 use crate::store::{
-    Chat, ChatEntry, Connection, NewEntry, StoreError, Tx, agents_in, board_size, changes_of,
-    chat_by_id, entry_by_key, hops_behind, member, members, turn_of_run,
+    Chat, ChatEntry, Connection, NewEntry, Store, StoreError, Tx, agents_in, board_size,
+    changes_of, chat_by_id, entry_by_key, hops_behind, member, members, turn_of_run,
 };
 use crate::view::{ChatEntryView, PostedMessage, Say};
 use adjutant_core::chat::{
@@ -20,25 +22,44 @@ use adjutant_core::chat::{
     check_board_announcement, check_board_entry, check_edit, is_expected_version,
 };
 use adjutant_core::{Action, AgentName, Denied, Principal, shorten};
+use std::sync::Arc;
 
 /// Maximum number of characters of a board entry quoted in an error.
 const CURRENT_CHARS_MAX: usize = 2_000;
 /// The agent that the original tool asks.
 const ORIGINAL_RESPONDER: &str = "gemini";
 
-impl Ops {
+/// Adds messages to chats.
+#[derive(Debug, Clone)]
+pub struct SayCall {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+}
+
+impl SayCall {
+    #[must_use]
+    pub fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+        }
+    }
+
     /// Posts a message. Durable when it returns; agents answer asynchronously.
     ///
     /// # Errors
     /// Unknown or foreign chat or participant, an archived chat, or an unusable text.
     pub async fn say(&self, caller: Caller, mut call: Say) -> Result<PostedMessage, OpError> {
-        Self::check(&caller.who, Action::Say)?;
+        lookup::check(&caller.who, Action::Say)?;
         if let Some(message) = &call.message {
             chat::checked_message(message)?;
         }
         call.label = call.label.as_deref().map(chat::checked_label).transpose()?;
-        let config = self.config()?;
-        let (work_context, kept) = self.work_context(&caller.who, &call.cwd, &call.env)?;
+        let config = self.settings.config()?;
+        let (work_context, kept) =
+            work_context(&self.store, &self.home, &caller.who, &call.cwd, &call.env)?;
         let responder = if call.default_responder {
             default_responder(&config, work_context.env.path())
         } else {
@@ -46,7 +67,7 @@ impl Ops {
         };
         let announces = call.chat_id.is_none() && call.to.iter().eq([LEDGER]);
         let tree = if announces {
-            self.announcing_tree(&caller.who)?
+            announcing_tree(&self.store, &caller.who)?
         } else {
             None
         };
@@ -78,16 +99,16 @@ impl Ops {
         };
         // The reply is its own receipt, since the message may be edited before the call is
         // repeated.
-        let posted = self
+        let posted = caller
             .write_with_receipt(
-                caller,
+                &self.store,
                 announce_reads,
                 say,
                 PostedMessage::clone,
                 |_, posted| Ok(posted),
             )
             .await;
-        self.resolve_credentials(kept).await;
+        resolve_credentials(&self.store, kept).await;
         posted
     }
 }

@@ -1,11 +1,13 @@
 //! Reading chats.
 
 use crate::ops::chats::caller::ChatCaller;
+use crate::ops::chats::followed::FollowedStates;
+use crate::ops::chats::presence::Presence;
 use crate::ops::chats::render;
 use crate::ops::chats::wake::{has_messages, topics_of};
-use crate::ops::{OpError, Ops};
+use crate::ops::{OpError, lookup};
 use crate::store::{
-    ChatEntry, Connection, StoreError, Topic, Tx, changes_of, entries_after, entries_beyond,
+    ChatEntry, Connection, Store, StoreError, Topic, Tx, changes_of, entries_after, entries_beyond,
     entries_changed, entries_last, member, position_in_chat, unread_before,
 };
 use crate::view::{ChatPage, ShowChat};
@@ -21,169 +23,192 @@ const CHANGED_MAX: u32 = 20;
 /// Maximum text in one page, in bytes; a single larger entry is still shown.
 const PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
-impl Ops {
-    /// Reads a chat, waiting for new entries if there are none.
-    ///
-    /// # Errors
-    /// Unknown or foreign.
-    pub async fn show_chat(&self, who: &Principal, call: &ShowChat) -> Result<ChatPage, OpError> {
-        Self::check(who, Action::ReadChat)?;
-        let deadline = crate::ops::end_of_wait(call.wait_ms);
-        let reader = self.reader_of(who, call)?;
-        let read = self.await_entries(&reader, call, deadline).await?;
-        let cursor = read.cursor(&reader);
-        if call.peek || read.entries.is_empty() || cursor <= reader.read_seq {
-            return Ok(self.store.read(|connection| {
-                let unread_before = reader.unread_before(connection, &read, cursor)?;
-                self.page(connection, &reader, &read, unread_before)
-            })?);
-        }
-        self.mark_read(&reader, &read).await
+/// Reads a chat, waiting for new entries if there are none.
+///
+/// # Errors
+/// Unknown or foreign.
+pub(crate) async fn show_chat(
+    store: &Store,
+    presence: &Presence,
+    followed: &FollowedStates,
+    who: &Principal,
+    call: &ShowChat,
+) -> Result<ChatPage, OpError> {
+    lookup::check(who, Action::ReadChat)?;
+    let deadline = crate::ops::end_of_wait(call.wait_ms);
+    let reader = reader_of(store, who, call)?;
+    let read = await_entries(store, presence, &reader, call, deadline).await?;
+    let cursor = read.cursor(&reader);
+    if call.peek || read.entries.is_empty() || cursor <= reader.read_seq {
+        return Ok(store.read(|connection| {
+            let unread_before = reader.unread_before(connection, &read, cursor)?;
+            page(
+                store,
+                presence,
+                followed,
+                connection,
+                &reader,
+                &read,
+                unread_before,
+            )
+        })?);
     }
+    mark_read(store, presence, followed, &reader, &read).await
+}
 
-    /// Reads where the caller is in the chat.
-    fn reader_of<'a>(&self, who: &'a Principal, call: &ShowChat) -> Result<Reader<'a>, OpError> {
-        let (caller, chat, own) = self.store.read(|connection| {
-            let caller = ChatCaller::of(connection, who)?;
-            let chat = caller.chat(connection, call.chat_id)?;
-            let own = member(connection, chat.id, &who.to_string())?;
-            Ok((caller, chat, own))
+/// Reads where the caller is in the chat.
+fn reader_of<'a>(
+    store: &Store,
+    who: &'a Principal,
+    call: &ShowChat,
+) -> Result<Reader<'a>, OpError> {
+    let (caller, chat, own) = store.read(|connection| {
+        let caller = ChatCaller::of(connection, who)?;
+        let chat = caller.chat(connection, call.chat_id)?;
+        let own = member(connection, chat.id, &who.to_string())?;
+        Ok((caller, chat, own))
+    })?;
+    let read_seq = own.as_ref().map_or(0, |own| own.read_seq);
+    let after = call.after.or((call.wait_ms > 0).then_some(read_seq));
+    let position = after
+        .map(|after| {
+            store.read(|connection| position_in_chat(connection, store.eras(), &chat, after))
+        })
+        .transpose()?;
+    Ok(Reader {
+        who,
+        caller,
+        chat: chat.id,
+        read_seq,
+        after: position.map(|position| position.after),
+        is_reset: position.is_some_and(|position| position.is_reset),
+    })
+}
+
+/// Reads the entries of a page, once there are some or the wait is over.
+async fn await_entries(
+    store: &Store,
+    presence: &Presence,
+    reader: &Reader<'_>,
+    call: &ShowChat,
+    deadline: Instant,
+) -> Result<EntriesRead, OpError> {
+    let limit = call.limit.unwrap_or(SHOW_DEFAULT).clamp(1, SHOW_MAX);
+    let mut topics = topics_of(reader.who);
+    topics.push(Topic::Chat(reader.chat));
+    let subscription = store.wake_ups().subscribe(topics);
+    let mut waiting = None;
+    let mut changes = match call.changes {
+        Some(changes) => changes,
+        None => store.read(|connection| changes_of(connection, reader.chat))?,
+    };
+    loop {
+        let mut read = store.read(|connection| reader.read(connection, limit, changes))?;
+        changes = read.changes;
+        // End the wait when messages for the run arrive.
+        let is_over = Instant::now() >= deadline
+            || store.read(|connection| has_messages(connection, reader.who))?;
+        if !read.entries.is_empty() || !read.changed.is_empty() || reader.is_reset || is_over {
+            read.entries = within_bytes(read.entries, reader.after.is_none());
+            read.changed = within_bytes(read.changed, false);
+            read.has_waited = waiting.is_some();
+            return Ok(read);
+        }
+        waiting.get_or_insert_with(|| presence.enter(reader.chat, &reader.who.to_string()));
+        if tokio::time::timeout_at(deadline, subscription.wait())
+            .await
+            .is_err()
+        {
+            continue;
+        }
+    }
+}
+
+fn page(
+    store: &Store,
+    presence: &Presence,
+    followed: &FollowedStates,
+    connection: &Connection,
+    reader: &Reader<'_>,
+    read: &EntriesRead,
+    unread_before: i64,
+) -> Result<ChatPage, StoreError> {
+    let cursor = read.cursor(reader);
+    let chat = reader.caller.chat(connection, reader.chat.0)?;
+    let mut view = render::full(connection, &reader.caller, presence, &chat)?;
+    if let Some(copy) = &mut view.followed {
+        copy.problem = copy.problem.take().or_else(|| followed.problem(chat.id));
+    }
+    let more = entries_beyond(connection, store.eras(), &chat, cursor)?;
+    let views = |entries: &[ChatEntry]| {
+        entries
+            .iter()
+            .map(|entry| render::with_receipts(connection, &reader.caller, entry))
+            .collect::<Result<_, _>>()
+    };
+    Ok(ChatPage {
+        chat: view,
+        messages: views(&read.entries)?,
+        changed: views(&read.changed)?,
+        cursor,
+        changes: read.changes,
+        more,
+        reset: reader.is_reset,
+        unread_before,
+        read_to: reader.read_seq,
+    })
+}
+
+/// Returns the page, and moves the position up to which the caller has read.
+async fn mark_read(
+    store: &Store,
+    presence: &Presence,
+    followed: &FollowedStates,
+    reader: &Reader<'_>,
+    read: &EntriesRead,
+) -> Result<ChatPage, OpError> {
+    let cursor = read.cursor(reader);
+    let first = read.first(cursor);
+    let (id, name, who) = (
+        reader.chat,
+        reader.caller.name.clone(),
+        reader.caller.participant(),
+    );
+    let mark = move |tx: &mut Tx<'_>| tx.read_chat(id, &who, &name, first, cursor);
+    if read.has_waited {
+        // A waiting reader gets the page before the read position is durable.
+        let mut page = store.read(|connection| {
+            let unread_before = reader.unread_before(connection, read, cursor)?;
+            page(
+                store,
+                presence,
+                followed,
+                connection,
+                reader,
+                read,
+                unread_before,
+            )
         })?;
-        let read_seq = own.as_ref().map_or(0, |own| own.read_seq);
-        let after = call.after.or((call.wait_ms > 0).then_some(read_seq));
-        let position = after
-            .map(|after| {
-                self.store.read(|connection| {
-                    position_in_chat(connection, self.store.eras(), &chat, after)
-                })
-            })
-            .transpose()?;
-        Ok(Reader {
-            who,
-            caller,
-            chat: chat.id,
-            read_seq,
-            after: position.map(|position| position.after),
-            is_reset: position.is_some_and(|position| position.is_reset),
-        })
-    }
-
-    /// Reads the entries of a page, once there are some or the wait is over.
-    async fn await_entries(
-        &self,
-        reader: &Reader<'_>,
-        call: &ShowChat,
-        deadline: Instant,
-    ) -> Result<EntriesRead, OpError> {
-        let limit = call.limit.unwrap_or(SHOW_DEFAULT).clamp(1, SHOW_MAX);
-        let mut topics = topics_of(reader.who);
-        topics.push(Topic::Chat(reader.chat));
-        let subscription = self.store.wake_ups().subscribe(topics);
-        let mut presence = None;
-        let mut changes = match call.changes {
-            Some(changes) => changes,
-            None => self
-                .store
-                .read(|connection| changes_of(connection, reader.chat))?,
-        };
-        loop {
-            let mut read = self
-                .store
-                .read(|connection| reader.read(connection, limit, changes))?;
-            changes = read.changes;
-            // End the wait when messages for the run arrive.
-            let is_over = Instant::now() >= deadline
-                || self
-                    .store
-                    .read(|connection| has_messages(connection, reader.who))?;
-            if !read.entries.is_empty() || !read.changed.is_empty() || reader.is_reset || is_over {
-                read.entries = within_bytes(read.entries, reader.after.is_none());
-                read.changed = within_bytes(read.changed, false);
-                read.has_waited = presence.is_some();
-                return Ok(read);
-            }
-            presence
-                .get_or_insert_with(|| self.presence.enter(reader.chat, &reader.who.to_string()));
-            if tokio::time::timeout_at(deadline, subscription.wait())
-                .await
-                .is_err()
-            {
-                continue;
-            }
+        store.write_later(mark);
+        if page.more == 0 {
+            page.chat.unread = 0;
+            page.chat.mentioned = false;
         }
+        return Ok(page);
     }
-
-    fn page(
-        &self,
-        connection: &Connection,
-        reader: &Reader<'_>,
-        read: &EntriesRead,
-        unread_before: i64,
-    ) -> Result<ChatPage, StoreError> {
-        let cursor = read.cursor(reader);
-        let chat = reader.caller.chat(connection, reader.chat.0)?;
-        let mut view = render::full(connection, &reader.caller, &self.presence, &chat)?;
-        if let Some(followed) = &mut view.followed {
-            followed.problem = followed
-                .problem
-                .take()
-                .or_else(|| self.followed.problem(chat.id));
-        }
-        let more = entries_beyond(connection, self.store.eras(), &chat, cursor)?;
-        let views = |entries: &[ChatEntry]| {
-            entries
-                .iter()
-                .map(|entry| render::with_receipts(connection, &reader.caller, entry))
-                .collect::<Result<_, _>>()
-        };
-        Ok(ChatPage {
-            chat: view,
-            messages: views(&read.entries)?,
-            changed: views(&read.changed)?,
-            cursor,
-            changes: read.changes,
-            more,
-            reset: reader.is_reset,
+    let unread_before = store.read(|connection| reader.unread_before(connection, read, cursor))?;
+    store.write(mark).await?;
+    Ok(store.read(|connection| {
+        page(
+            store,
+            presence,
+            followed,
+            connection,
+            reader,
+            read,
             unread_before,
-            read_to: reader.read_seq,
-        })
-    }
-
-    /// Returns the page, and moves the position up to which the caller has read.
-    async fn mark_read(
-        &self,
-        reader: &Reader<'_>,
-        read: &EntriesRead,
-    ) -> Result<ChatPage, OpError> {
-        let cursor = read.cursor(reader);
-        let first = read.first(cursor);
-        let (id, name, who) = (
-            reader.chat,
-            reader.caller.name.clone(),
-            reader.caller.participant(),
-        );
-        let mark = move |tx: &mut Tx<'_>| tx.read_chat(id, &who, &name, first, cursor);
-        if read.has_waited {
-            // A waiting reader gets the page before the read position is durable.
-            let mut page = self.store.read(|connection| {
-                let unread_before = reader.unread_before(connection, read, cursor)?;
-                self.page(connection, reader, read, unread_before)
-            })?;
-            self.store.write_later(mark);
-            if page.more == 0 {
-                page.chat.unread = 0;
-                page.chat.mentioned = false;
-            }
-            return Ok(page);
-        }
-        let unread_before = self
-            .store
-            .read(|connection| reader.unread_before(connection, read, cursor))?;
-        self.store.write(mark).await?;
-        Ok(self
-            .store
-            .read(|connection| self.page(connection, reader, read, unread_before))?)
-    }
+        )
+    })?)
 }
 
 /// Who reads a chat, and from where.

@@ -3,42 +3,51 @@
 use crate::config::{Config, Template};
 use crate::ops::chats::caller::{ChatCaller, check_can_see};
 use crate::ops::chats::entry::{entry_no, note};
+use crate::ops::chats::presence::Presence;
 use crate::ops::chats::render;
-use crate::ops::{Caller, OpError, Ops};
-use crate::store::{Chat, Connection, Member, NewChat, StoreError, Tx, entry_by_seq, members};
+use crate::ops::settings::Settings;
+use crate::ops::{Caller, OpError, lookup};
+use crate::store::{
+    Chat, Connection, Member, NewChat, Store, StoreError, Tx, entry_by_seq, members,
+};
 use crate::view::{ChatView, StartChat};
 use adjutant_core::chat::{self, ChatKind, Participant, Scope};
 use adjutant_core::{Action, Denied, Principal};
 
-impl Ops {
-    /// Starts a chat. Durable when it returns.
-    ///
-    /// # Errors
-    /// An unusable title, participant, template or branch.
-    pub async fn start_chat(&self, caller: Caller, call: StartChat) -> Result<ChatView, OpError> {
-        Self::check(&caller.who, Action::StartChat)?;
-        let title = chat::checked_title(&call.title)?;
-        if call.participants.len() > chat::PARTICIPANTS_MAX {
-            return Err(Denied::invalid(
-                "participants",
-                format!("at most {}", chat::PARTICIPANTS_MAX),
-            )
-            .into());
-        }
-        crate::ops::checks::check_size(
-            "instructions",
-            call.instructions.as_deref().unwrap_or(""),
-            chat::INSTRUCTIONS_BYTES_MAX,
-        )?;
-        let config = self.config()?;
-        let presence = self.presence.clone();
-        self.write(caller, move |tx, who| {
+/// Starts a chat. Durable when it returns.
+///
+/// # Errors
+/// An unusable title, participant, template or branch.
+pub(crate) async fn start_chat(
+    store: &Store,
+    settings: &Settings,
+    presence: &Presence,
+    caller: Caller,
+    call: StartChat,
+) -> Result<ChatView, OpError> {
+    lookup::check(&caller.who, Action::StartChat)?;
+    let title = chat::checked_title(&call.title)?;
+    if call.participants.len() > chat::PARTICIPANTS_MAX {
+        return Err(Denied::invalid(
+            "participants",
+            format!("at most {}", chat::PARTICIPANTS_MAX),
+        )
+        .into());
+    }
+    crate::ops::checks::check_size(
+        "instructions",
+        call.instructions.as_deref().unwrap_or(""),
+        chat::INSTRUCTIONS_BYTES_MAX,
+    )?;
+    let config = settings.config()?;
+    let presence = presence.clone();
+    caller
+        .write(store, move |tx, who| {
             let caller = ChatCaller::of(tx.connection(), who)?;
             let chat = start(tx, &config, &caller, call, title)?;
             render::full(tx.connection(), &caller, &presence, &chat)
         })
         .await
-    }
 }
 
 fn start(

@@ -1,8 +1,8 @@
 //! Statistics about chats.
 
 use super::caller::ChatCaller;
-use crate::ops::{OpError, Ops};
-use crate::store::{ParticipantRow, Turns, stats_of};
+use crate::ops::{OpError, lookup};
+use crate::store::{ParticipantRow, Store, Turns, stats_of};
 use crate::view::{ChatStats, GetChatStats, ParticipantStats, TurnStats};
 use adjutant_core::chat::ChatId;
 use adjutant_core::{Action, Denied, Principal};
@@ -82,66 +82,65 @@ impl Tally {
     }
 }
 
-impl Ops {
-    /// Returns statistics about a chat, or, for the person, about all chats.
-    ///
-    /// # Errors
-    /// Unknown or foreign, or a caller other than the person names no chat.
-    pub(crate) fn chat_stats(
-        &self,
-        who: &Principal,
-        call: &GetChatStats,
-    ) -> Result<ChatStats, OpError> {
-        Self::check(who, Action::ListChats)?;
-        if call.chat_id.is_none() && *who != Principal::Person {
-            return Err(Denied::invalid("chat_id", "say which chat").into());
-        }
-        let stats = self.store.read(|connection| {
-            if let Some(chat) = call.chat_id {
-                ChatCaller::of(connection, who)?.chat(connection, chat)?;
-            }
-            stats_of(connection, call.chat_id.map(ChatId))
-        })?;
-        let mut times: Vec<u64> = self.tally.times().iter().copied().collect();
-        times.sort_unstable();
-        let call_us = |percent: usize| {
-            times
-                .get(times.len().saturating_sub(1) * percent / 100)
-                .copied()
-        };
-        let turns = &stats.turns;
-        let tally = &self.tally.0;
-        #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
-        let messages_per_chat = if stats.chats == 0 {
-            0.0
-        } else {
-            stats.said as f64 / stats.chats as f64
-        };
-        Ok(ChatStats {
-            chats: stats.chats,
-            entries: stats.entries,
-            messages: stats.said,
-            participants: stats.participants,
-            duration_s: stats.duration_ms / 1000,
-            messages_per_chat,
-            answered: turns.answered,
-            failed: turns.failed,
-            cancelled: turns.cancelled,
-            open: turns.open,
-            answer_ms_p50: turns.answer_ms_at(50),
-            answer_ms_p95: turns.answer_ms_at(95),
-            calls: tally.calls.load(Ordering::Relaxed),
-            calls_failed: tally.failed.load(Ordering::Relaxed),
-            calls_refused: tally.refused.load(Ordering::Relaxed),
-            call_us_p50: call_us(50),
-            call_us_p95: call_us(95),
-            call_us_max: times.last().copied(),
-            // The caller of this function knows the process.
-            hub_memory_bytes: None,
-            by_participant: stats.by_participant.iter().map(participant).collect(),
-            up_s: tally.since.elapsed().as_secs(),
-        })
+/// Returns statistics about a chat, or, for the person, about all chats.
+///
+/// # Errors
+/// Unknown or foreign, or a caller other than the person names no chat.
+pub(crate) fn chat_stats(
+    store: &Store,
+    tally: &Tally,
+    who: &Principal,
+    call: &GetChatStats,
+) -> Result<ChatStats, OpError> {
+    lookup::check(who, Action::ListChats)?;
+    if call.chat_id.is_none() && *who != Principal::Person {
+        return Err(Denied::invalid("chat_id", "say which chat").into());
     }
+    let stats = store.read(|connection| {
+        if let Some(chat) = call.chat_id {
+            ChatCaller::of(connection, who)?.chat(connection, chat)?;
+        }
+        stats_of(connection, call.chat_id.map(ChatId))
+    })?;
+    let mut times: Vec<u64> = tally.times().iter().copied().collect();
+    times.sort_unstable();
+    let call_us = |percent: usize| {
+        times
+            .get(times.len().saturating_sub(1) * percent / 100)
+            .copied()
+    };
+    let turns = &stats.turns;
+    let tally = &tally.0;
+    #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
+    let messages_per_chat = if stats.chats == 0 {
+        0.0
+    } else {
+        stats.said as f64 / stats.chats as f64
+    };
+    Ok(ChatStats {
+        chats: stats.chats,
+        entries: stats.entries,
+        messages: stats.said,
+        participants: stats.participants,
+        duration_s: stats.duration_ms / 1000,
+        messages_per_chat,
+        answered: turns.answered,
+        failed: turns.failed,
+        cancelled: turns.cancelled,
+        open: turns.open,
+        answer_ms_p50: turns.answer_ms_at(50),
+        answer_ms_p95: turns.answer_ms_at(95),
+        calls: tally.calls.load(Ordering::Relaxed),
+        calls_failed: tally.failed.load(Ordering::Relaxed),
+        calls_refused: tally.refused.load(Ordering::Relaxed),
+        call_us_p50: call_us(50),
+        call_us_p95: call_us(95),
+        call_us_max: times.last().copied(),
+        // The caller of this function knows the process.
+        hub_memory_bytes: None,
+        by_participant: stats.by_participant.iter().map(participant).collect(),
+        up_s: tally.since.elapsed().as_secs(),
+    })
 }
 
 fn participant(row: &ParticipantRow) -> ParticipantStats {

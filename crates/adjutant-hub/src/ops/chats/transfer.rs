@@ -2,9 +2,10 @@
 
 use super::caller::ChatCaller;
 use super::render;
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::chats::presence::Presence;
+use crate::ops::{Caller, OpError, lookup};
 use crate::store::{
-    Chat, ChatEntry, Imported, Member, NewChat, Revision, StoreError, Tx, entries_beyond,
+    Chat, ChatEntry, Imported, Member, NewChat, Revision, Store, StoreError, Tx, entries_beyond,
     entry_by_key, export_of,
 };
 use crate::view::{
@@ -198,65 +199,64 @@ fn member_in(member: CarriedMember) -> Result<Member, Denied> {
     })
 }
 
-impl Ops {
-    /// Exports a chat in parts.
-    ///
-    /// # Errors
-    /// Unknown or foreign.
-    pub(crate) fn export_chat(
-        &self,
-        who: &Principal,
-        call: &ExportChat,
-    ) -> Result<ChatExport, OpError> {
-        Self::check(who, Action::ReadChat)?;
-        Ok(self.store.read(|connection| {
-            let chat = ChatCaller::of(connection, who)?.chat(connection, call.chat_id)?;
-            let Some(export) = export_of(connection, chat.id, call.after, PART)? else {
-                return Err(Denied::not_found("chat", &call.chat_id.to_string()).into());
-            };
-            let mut bytes = 0;
-            let mut entries = Vec::new();
-            for (entry, revisions) in &export.entries {
-                bytes +=
-                    entry.text.len() + revisions.iter().map(|old| old.text.len()).sum::<usize>();
-                if !entries.is_empty() && bytes > PART_BYTES_MAX {
-                    break;
-                }
-                entries.push(out(entry, revisions));
+/// Exports a chat in parts.
+///
+/// # Errors
+/// Unknown or foreign.
+pub(crate) fn export_chat(
+    store: &Store,
+    who: &Principal,
+    call: &ExportChat,
+) -> Result<ChatExport, OpError> {
+    lookup::check(who, Action::ReadChat)?;
+    Ok(store.read(|connection| {
+        let chat = ChatCaller::of(connection, who)?.chat(connection, call.chat_id)?;
+        let Some(export) = export_of(connection, chat.id, call.after, PART)? else {
+            return Err(Denied::not_found("chat", &call.chat_id.to_string()).into());
+        };
+        let mut bytes = 0;
+        let mut entries = Vec::new();
+        for (entry, revisions) in &export.entries {
+            bytes += entry.text.len() + revisions.iter().map(|old| old.text.len()).sum::<usize>();
+            if !entries.is_empty() && bytes > PART_BYTES_MAX {
+                break;
             }
-            let chat = export.chat;
-            let head = (call.after == 0).then(|| head_out(&chat, &export.members));
-            let last = entries.last().map_or(call.after, |entry| entry.seq);
-            let has_more = !entries.is_empty()
-                && entries_beyond(connection, self.store.eras(), &chat, last)? > 0;
-            Ok(ChatExport {
-                head,
-                entries,
-                next: has_more.then_some(last),
-            })
-        })?)
-    }
+            entries.push(out(entry, revisions));
+        }
+        let chat = export.chat;
+        let head = (call.after == 0).then(|| head_out(&chat, &export.members));
+        let last = entries.last().map_or(call.after, |entry| entry.seq);
+        let has_more =
+            !entries.is_empty() && entries_beyond(connection, store.eras(), &chat, last)? > 0;
+        Ok(ChatExport {
+            head,
+            entries,
+            next: has_more.then_some(last),
+        })
+    })?)
+}
 
-    /// Imports a chat in parts. Each part is imported whole or not at all, and the chat is hidden
-    /// until the last part is in. Its participants are only names.
-    ///
-    /// # Errors
-    /// The caller is not the person, or a line is unusable.
-    pub(crate) async fn import_chat(
-        &self,
-        caller: Caller,
-        call: ImportChat,
-    ) -> Result<ChatView, OpError> {
-        check_may_import(&caller.who)?;
-        let presence = self.presence.clone();
-        let part = ImportPart::checked(call)?;
-        self.write(caller, move |tx, who| {
+/// Imports a chat in parts. Each part is imported whole or not at all, and the chat is hidden
+/// until the last part is in. Its participants are only names.
+///
+/// # Errors
+/// The caller is not the person, or a line is unusable.
+pub(crate) async fn import_chat(
+    store: &Store,
+    presence: &Presence,
+    caller: Caller,
+    call: ImportChat,
+) -> Result<ChatView, OpError> {
+    check_may_import(&caller.who)?;
+    let presence = presence.clone();
+    let part = ImportPart::checked(call)?;
+    caller
+        .write(store, move |tx, who| {
             let caller = ChatCaller::of(tx.connection(), who)?;
             let chat = part.import(tx)?;
             render::full(tx.connection(), &caller, &presence, &chat)
         })
         .await
-    }
 }
 
 fn check_may_import(who: &Principal) -> Result<(), Denied> {

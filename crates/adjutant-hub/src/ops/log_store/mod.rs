@@ -12,13 +12,15 @@ pub(crate) use moving::{
 pub use moving::{NotMoved, remove_files};
 pub(crate) use queue::AttemptToMove;
 
-use super::{AttemptId, OpError, Ops};
-use crate::config::LogStoreAddress;
+use super::attempt_id::AttemptId;
+use super::error::OpError;
+use super::runner_sessions::Sessions;
+use crate::config::{Home, LogStoreAddress};
 use crate::logs::kept::AttemptLogs;
 use crate::logs::stored::{StoredAttempt, place};
 use crate::named_locks::NamedLocks;
 use crate::objects::Objects;
-use crate::store::{Run, attempt_row};
+use crate::store::{Run, Store, attempt_row};
 use adjutant_core::{AttemptNo, RunId};
 use moving::{blocking, read_index};
 use queue::MoveQueue;
@@ -29,9 +31,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// How many indexes are remembered, so that the next page of a log needs no request for them.
 const INDEXES_MAX: usize = 256;
 
-/// The state of the log store in this process. Clones share it.
-#[derive(Debug, Default, Clone)]
-pub(super) struct LogStore(Arc<State>);
+/// The log store of a home. Clones share its state in this process.
+#[derive(Debug, Clone)]
+pub(crate) struct LogStore {
+    store: Store,
+    home: Arc<Home>,
+    state: Arc<State>,
+}
 
 #[derive(Debug, Default)]
 struct State {
@@ -50,29 +56,32 @@ struct State {
     removed: Mutex<BTreeSet<RunId>>,
 }
 
-impl LogStore {
-    pub(super) fn new(address: Option<LogStoreAddress>) -> Self {
-        Self(Arc::new(State {
-            address,
-            ..State::default()
-        }))
-    }
-}
-
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Ops {
+impl LogStore {
+    /// `address`: where logs of ended attempts are moved. `None`: they stay in the home.
+    pub(super) fn new(store: Store, home: Arc<Home>, address: Option<LogStoreAddress>) -> Self {
+        Self {
+            store,
+            home,
+            state: Arc::new(State {
+                address,
+                ..State::default()
+            }),
+        }
+    }
+
     /// Returns whether logs of ended attempts are moved.
     #[must_use]
-    pub(crate) fn has_log_store(&self) -> bool {
-        self.log_store.0.address.is_some()
+    pub(crate) fn is_configured(&self) -> bool {
+        self.state.address.is_some()
     }
 
     /// Returns the log store. `None`: there is none.
     async fn objects(&self) -> Result<Option<Objects>, LogStoreError> {
-        let state = Arc::clone(&self.log_store.0);
+        let state = Arc::clone(&self.state);
         let Some(address) = state.address.clone() else {
             return Ok(None);
         };
@@ -90,23 +99,23 @@ impl Ops {
     }
 
     /// Notes whether the log store works.
-    pub(crate) fn set_log_store_problem(&self, problem: Option<String>) {
-        *locked(&self.log_store.0.problem) = problem;
+    pub(crate) fn set_problem(&self, problem: Option<String>) {
+        *locked(&self.state.problem) = problem;
     }
 
     /// Returns why logs cannot be moved at present.
     #[must_use]
-    pub(crate) fn log_store_problem(&self) -> Option<String> {
-        let problem = locked(&self.log_store.0.problem).clone()?;
+    pub(crate) fn problem(&self) -> Option<String> {
+        let problem = locked(&self.state.problem).clone()?;
         Some(format!(
             "logs cannot be moved to the log store and stay here: {problem}"
         ))
     }
 
     /// Notes that the logs of an attempt are complete in the home.
-    pub(crate) fn note_complete_logs(&self, id: AttemptId) {
-        if self.has_log_store() {
-            self.log_store.0.due.add(id);
+    pub(crate) fn note_complete(&self, id: AttemptId) {
+        if self.is_configured() {
+            self.state.due.add(id);
         }
     }
 
@@ -114,35 +123,30 @@ impl Ops {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub(crate) fn find_unmoved_logs(&self) -> io::Result<()> {
+    pub(crate) fn find_unmoved(&self) -> io::Result<()> {
         attempts_with_logs(&self.home)?
             .into_iter()
-            .for_each(|id| self.log_store.0.due.add(id));
+            .for_each(|id| self.state.due.add(id));
         Ok(())
     }
 
     /// Waits until logs are to be moved, and takes their attempt. Only one task may wait.
-    pub(crate) async fn next_unmoved_logs(&self) -> AttemptToMove {
-        self.log_store.0.due.next().await
+    pub(crate) async fn next_unmoved(&self) -> AttemptToMove {
+        self.state.due.next().await
     }
 
     /// Checks that the log store can be opened, without a request to it.
     ///
     /// # Errors
     /// Its credentials cannot be used.
-    pub(crate) async fn check_log_store(&self) -> Result<(), LogStoreError> {
+    pub(crate) async fn check(&self) -> Result<(), LogStoreError> {
         match self.objects().await {
             Ok(_) => Ok(()),
             // The file system may be mounted later.
-            Err(problem)
-                if matches!(
-                    self.log_store.0.address,
-                    Some(LogStoreAddress::Directory(_))
-                ) =>
-            {
+            Err(problem) if matches!(self.state.address, Some(LogStoreAddress::Directory(_))) => {
                 let problem = problem.to_string();
                 tracing::warn!(problem, "logs cannot be moved to the log store");
-                self.set_log_store_problem(Some(problem));
+                self.set_problem(Some(problem));
                 Ok(())
             }
             Err(problem) => Err(problem),
@@ -151,8 +155,8 @@ impl Ops {
 
     /// Checks with requests whether the log store works. Returns its address, and the error.
     /// `None`: there is none.
-    pub(crate) async fn try_log_store(&self) -> Option<(String, Result<(), LogStoreError>)> {
-        let address = self.log_store.0.address.as_ref()?.to_string();
+    pub(crate) async fn try_out(&self) -> Option<(String, Result<(), LogStoreError>)> {
+        let address = self.state.address.as_ref()?.to_string();
         let tried = match self.objects().await {
             Ok(Some(objects)) => try_objects(&objects).await,
             Ok(None) => Ok(()),
@@ -170,8 +174,8 @@ impl Ops {
         let Some(objects) = self.objects().await? else {
             return Ok(());
         };
-        let _only = self.log_store.0.runs.lock(&id.run.to_string()).await;
-        if locked(&self.log_store.0.removed).contains(&id.run) {
+        let _only = self.state.runs.lock(&id.run.to_string()).await;
+        if locked(&self.state.removed).contains(&id.run) {
             return Ok(());
         }
         let logs = AttemptLogs {
@@ -195,8 +199,8 @@ impl Ops {
         let Some(row) = row else { return Ok(false) };
         if row.host.is_none() {
             // If its supervisor has died, the attempt has no end of its own.
-            return self
-                .is_settled(id)
+            return id
+                .is_settled(&self.store)
                 .map_err(|error| NotMoved::Unavailable(error.to_string()));
         }
         let logs = AttemptLogs {
@@ -208,12 +212,13 @@ impl Ops {
     }
 
     /// Returns the logs of an attempt in the log store. `None`: they are in the home or at a
-    /// runner.
-    pub(super) async fn stored_logs(
+    /// runner. `host`: the runner of the attempt.
+    pub(super) async fn stored(
         &self,
         run: &Run,
         logs: &AttemptLogs,
         host: Option<&str>,
+        runners: &Sessions,
     ) -> Result<Option<Arc<StoredAttempt>>, OpError> {
         let away = |problem: String| OpError::LogStore {
             run: run.name.clone(),
@@ -221,17 +226,17 @@ impl Ops {
         };
         let failed = |error: io::Error| OpError::Io(error.to_string());
         let place = place(&logs.run_id, logs.attempt);
-        if let Some(found) = locked(&self.log_store.0.indexes).get(&place) {
+        if let Some(found) = locked(&self.state.indexes).get(&place) {
             return Ok(Some(Arc::clone(found)));
         }
         let moved = logs.moved().map_err(failed)?;
-        if let Some(moved) = moved.as_ref().filter(|_| !self.has_log_store()) {
+        if let Some(moved) = moved.as_ref().filter(|_| !self.is_configured()) {
             return Err(away(format!(
                 "the configuration has no log_store; they were moved to {}",
                 moved.address
             )));
         }
-        if !self.has_log_store() {
+        if !self.is_configured() {
             return Ok(None);
         }
         // The logs of another machine may have been moved by another hub.
@@ -241,7 +246,9 @@ impl Ops {
             n: AttemptNo(logs.attempt),
         };
         if !is_moved
-            && (host.is_none() || logs.are_kept().map_err(failed)? || !self.is_settled(id)?)
+            && (host.is_none()
+                || logs.are_kept().map_err(failed)?
+                || !id.is_settled(&self.store)?)
         {
             return Ok(None);
         }
@@ -267,7 +274,7 @@ impl Ops {
         };
         match found.await {
             Ok(Some(found)) => {
-                let mut indexes = locked(&self.log_store.0.indexes);
+                let mut indexes = locked(&self.state.indexes);
                 if indexes.len() >= INDEXES_MAX {
                     indexes.clear();
                 }
@@ -276,9 +283,7 @@ impl Ops {
             }
             Ok(None) => Ok(None),
             // The runner may have it.
-            Err(problem)
-                if !is_moved && host.is_some_and(|host| self.runners.is_connected(host)) =>
-            {
+            Err(problem) if !is_moved && host.is_some_and(|host| runners.is_connected(host)) => {
                 let problem = problem.to_string();
                 tracing::warn!(run = run.name, problem, "the log store cannot be read");
                 Ok(None)
@@ -291,17 +296,17 @@ impl Ops {
     ///
     /// # Errors
     /// Some may be left.
-    pub(super) async fn remove_stored_logs(&self, run: RunId) -> Result<(), String> {
+    pub(super) async fn remove(&self, run: RunId) -> Result<(), String> {
         let failed = |error: LogStoreError| error.to_string();
         let Some(objects) = self.objects().await.map_err(failed)? else {
             return Ok(());
         };
         let id = run.to_string();
-        let _only = self.log_store.0.runs.lock(&id).await;
-        locked(&self.log_store.0.removed).insert(run);
-        self.log_store.0.due.forget(run);
+        let _only = self.state.runs.lock(&id).await;
+        locked(&self.state.removed).insert(run);
+        self.state.due.forget(run);
         remove_run(&objects, &id).await.map_err(failed)?;
-        locked(&self.log_store.0.indexes).retain(|place, _| !place.starts_with(&id));
+        locked(&self.state.indexes).retain(|place, _| !place.starts_with(&id));
         Ok(())
     }
 }

@@ -1,13 +1,13 @@
 //! Applying a merge whose commits exist to the user's repository.
 
 use super::facts::{MergeFacts, branch_name};
-use super::journal::update_of;
+use super::journal::{MergeJournal, update_of};
 use super::target::Target;
 use crate::failpoint::failpoint;
 use crate::git::{
     self, BroughtCommit, Head, Identity, PreparedUpdate, RecoveryOutcome, Scratch, SubmoduleSource,
 };
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::{Caller, OpError};
 use crate::store::{Merge, merges_of};
 use crate::view::{MergeView, SubmoduleView};
 use adjutant_core::Principal;
@@ -130,10 +130,10 @@ impl Change {
     }
 }
 
-impl Ops {
+impl MergeJournal {
     /// Applies a prepared merge to the user's repository. A caller that hangs up does not interrupt
     /// it.
-    pub(super) async fn apply_merge(
+    pub(super) async fn apply(
         &self,
         only: OwnedMutexGuard<()>,
         caller: Caller,
@@ -148,11 +148,11 @@ impl Ops {
         view.files = change.files();
         view.commit = Some(merge.after.clone()).filter(|_| merge.mode != MergeMode::Stage);
         view.outcome = MergeOutcome::Merged.into();
-        let (ops, runtime) = (self.clone(), tokio::runtime::Handle::current());
+        let (journal, runtime) = (self.clone(), tokio::runtime::Handle::current());
         let work = async move {
-            view.is_unguarded = ops.carry_out(&merge, change).await?.is_unguarded;
+            view.is_unguarded = journal.carry_out(&merge, change).await?.is_unguarded;
             failpoint!("merge.after_end");
-            ops.store_reply(caller, view).await
+            caller.store_reply(&journal.store, view).await
         };
         let work = move || {
             let _only = only;
@@ -244,6 +244,7 @@ async fn add_submodule_commits(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::Ops;
     use crate::store::testing::fixture::{Fixture, fixture};
     use crate::store::{Run, merges_under_way};
 
@@ -272,6 +273,7 @@ mod tests {
             let run = fixture.dispatch(&Principal::Person, None).await;
             let repository = dir.path().display().to_string();
             let scratch = ops
+                .trees
                 .user_scratch(&run.id.to_string(), &repository)
                 .await
                 .expect("a scratch directory");
@@ -297,7 +299,9 @@ mod tests {
                 path: "index.lock".into(),
                 error: std::io::Error::other("no disk"),
             };
-            let settled = self.ops.settle_failure(&self.merge, error).await;
+            let settled = MergeJournal::of(&self.ops)
+                .settle_failure(&self.merge, error)
+                .await;
             let under_way = self.fixture.store.read(merges_under_way).expect("merges");
             assert_eq!(under_way, [], "nothing is left to recover");
             settled

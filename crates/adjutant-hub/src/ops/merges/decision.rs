@@ -4,10 +4,10 @@ use super::facts::{MergeFacts, branch_name};
 use super::message::{History, message};
 use super::target::Target;
 use crate::git::{self, MergeInput, MergeRefusal};
+use crate::ops::OpError;
 use crate::ops::workspaces::{MergeBase, workspace_base};
-use crate::ops::{OpError, Ops};
 use crate::store::{
-    Merge, StoreError, Workspace, later_runs_in, merges_of, resolved_by, run_by_id,
+    Merge, Store, StoreError, Workspace, later_runs_in, merges_of, resolved_by, run_by_id,
 };
 use crate::view::MergeRun;
 use adjutant_core::merge::MergeMode;
@@ -60,183 +60,177 @@ impl Origin {
     }
 }
 
-impl Ops {
-    /// Decides what a merge comes to, or refuses it. Changes nothing of the user.
-    pub(super) async fn decide_merge(
-        &self,
-        facts: &MergeFacts,
-        call: &MergeRun,
-    ) -> Result<MergeDecision, OpError> {
-        let MergeFacts {
-            target,
-            mode,
-            scratch,
-            ..
-        } = facts;
-        let (mode, repo) = (*mode, scratch.repo());
-        if let Some(branch) = &call.branch {
-            if let Some(commit) = self.existing_branch(facts, branch).await? {
-                let files = Vec::new();
-                return Ok(MergeDecision::AlreadyMerged { commit, files });
-            }
-            repo.checked_branch(branch).await?;
+/// Decides what a merge comes to, or refuses it. Changes nothing of the user.
+pub(super) async fn decide_merge(
+    store: &Store,
+    facts: &MergeFacts,
+    call: &MergeRun,
+) -> Result<MergeDecision, OpError> {
+    let MergeFacts {
+        target,
+        mode,
+        scratch,
+        ..
+    } = facts;
+    let (mode, repo) = (*mode, scratch.repo());
+    if let Some(branch) = &call.branch {
+        if let Some(commit) = existing_branch(store, facts, branch).await? {
+            let files = Vec::new();
+            return Ok(MergeDecision::AlreadyMerged { commit, files });
         }
-        let own_head = repo.own_head(target.run.id).await?;
-        let found = self.find_origin(facts, own_head.as_deref()).await?;
-        let base = match Origin::in_mode(mode, found, || workspace_base(&target.workspace))
-            .map_err(git::GitError::from)?
-        {
-            Origin::Base(base) => base,
-            Origin::Merged(merge) => {
-                return Ok(MergeDecision::AlreadyMerged {
-                    files: scratch.changed_paths(&merge.before, &merge.after).await?,
-                    commit: merge.after,
-                });
-            }
-        };
-        if mode == MergeMode::Merge && base.is_public {
-            refuse_other_base(facts).await?;
-        }
-        let history = self.history_of(target)?;
-        if let Some(resolved) = history
-            .resolves
-            .as_ref()
-            .filter(|_| mode != MergeMode::Branch)
-            && !resolves_conflicts(facts, &base.commit).await?
-        {
-            return Ok(MergeDecision::ResolvesNothing(resolved.name.clone()));
-        }
-        let one_commit = one_commit(facts, &base, own_head.as_deref()).await?;
-        refuse_copies(facts, own_head.as_ref()).await?;
-        let input = merge_input(facts, &history, base, own_head, call.no_ff).await?;
-        Ok(MergeDecision::Make {
-            input: Box::new(input),
-            one_commit,
-        })
+        repo.checked_branch(branch).await?;
     }
-
-    /// Reads the other runs that the commits of a merge name.
-    fn history_of(&self, target: &Target) -> Result<History, OpError> {
-        Ok(self.store.read(|connection| {
-            let resolves = resolved_by(connection, target.run.id)?
-                .map(|run| run_by_id(connection, run))
-                .transpose()?
-                .flatten();
-            let is_merged = merges_of(connection, target.run.id)?
-                .iter()
-                .any(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage));
-            let follow_up = match is_merged {
-                true => later_runs_in(
-                    connection,
-                    &target.workspace.path,
-                    target.run.id,
-                    LATER_RUNS_MAX,
-                )?
-                .pop(),
-                false => None,
-            };
-            Ok::<_, StoreError>(History {
-                resolves,
-                follow_up,
-            })
-        })?)
-    }
-
-    /// Finds what the run's changes count from: the base of its workspace, what was merged before,
-    /// or what it has merged of the user's branch since. `None`: it has merged several commits of
-    /// that branch, none of which is the newest.
-    async fn find_origin(
-        &self,
-        facts: &MergeFacts,
-        own_head: Option<&str>,
-    ) -> Result<Option<Origin>, OpError> {
-        let MergeFacts {
-            target,
-            scratch,
-            head,
-            snapshot: newest,
-            ..
-        } = facts;
-        let merged = self
-            .store
-            .read(|connection| merges_of(connection, target.run.id))?;
-        let all = git::snapshots(scratch.repo(), target.run.id).await?;
-        let mut from = (
-            workspace_base(&target.workspace),
-            target.workspace.base.clone(),
-        );
-        for merge in merged
-            .into_iter()
-            .filter(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage))
-        {
-            // A merge that the user has reset does not count.
-            if !scratch
-                .repo()
-                .has_commit(&head.commit, &merge.after)
-                .await?
-            {
-                continue;
-            }
-            let Some(snapshot) = all.iter().find(|snapshot| snapshot.n == merge.snapshot) else {
-                continue;
-            };
-            if snapshot.tree == newest.tree {
-                return Ok(Some(Origin::Merged(merge)));
-            }
-            from = (
-                MergeBase {
-                    commit: snapshot.commit.clone(),
-                    is_public: false,
-                },
-                merge.after,
-            );
-            break;
+    let own_head = repo.own_head(target.run.id).await?;
+    let found = find_origin(store, facts, own_head.as_deref()).await?;
+    let base = match Origin::in_mode(mode, found, || workspace_base(&target.workspace))
+        .map_err(git::GitError::from)?
+    {
+        Origin::Base(base) => base,
+        Origin::Merged(merge) => {
+            return Ok(MergeDecision::AlreadyMerged {
+                files: scratch.changed_paths(&merge.before, &merge.after).await?,
+                commit: merge.after,
+            });
         }
-        let (from, known) = from;
-        let Some(own_head) = own_head.filter(|_| target.workspace.changes.is_none()) else {
-            return Ok(Some(Origin::Base(from)));
-        };
-        match scratch.taken_in(&head.commit, own_head, &known).await {
-            Ok(None) => Ok(Some(Origin::Base(from))),
-            Ok(Some(commit)) => Ok(Some(Origin::Base(MergeBase {
-                commit,
-                is_public: true,
-            }))),
-            Err(git::GitError::Refused(MergeRefusal::CrissCross)) => Ok(None),
-            Err(error) => Err(error.into()),
-        }
+    };
+    if mode == MergeMode::Merge && base.is_public {
+        refuse_other_base(facts).await?;
     }
+    let history = history_of(store, target)?;
+    if let Some(resolved) = history
+        .resolves
+        .as_ref()
+        .filter(|_| mode != MergeMode::Branch)
+        && !resolves_conflicts(facts, &base.commit).await?
+    {
+        return Ok(MergeDecision::ResolvesNothing(resolved.name.clone()));
+    }
+    let one_commit = one_commit(facts, &base, own_head.as_deref()).await?;
+    refuse_copies(facts, own_head.as_ref()).await?;
+    let input = merge_input(facts, &history, base, own_head, call.no_ff).await?;
+    Ok(MergeDecision::Make {
+        input: Box::new(input),
+        one_commit,
+    })
+}
 
-    /// Returns the commit of a branch that was already created from the run's current changes, for
-    /// example by a call whose reply was lost. `None`: there is no such branch, or it was moved.
-    async fn existing_branch(
-        &self,
-        facts: &MergeFacts,
-        branch: &str,
-    ) -> Result<Option<String>, OpError> {
-        let MergeFacts {
-            target,
-            scratch,
-            snapshot: newest,
-            ..
-        } = facts;
-        let git_ref = format!("refs/heads/{branch}");
-        let merges = self
-            .store
-            .read(|connection| merges_of(connection, target.run.id))?;
-        let made = |merge: &&Merge| {
-            merge.mode == MergeMode::Branch && merge.git_ref.as_deref() == Some(&git_ref)
-        };
-        let Some(merge) = merges.iter().find(made) else {
-            return Ok(None);
-        };
-        let all = git::snapshots(scratch.repo(), target.run.id).await?;
-        let is_whole = all
+/// Reads the other runs that the commits of a merge name.
+fn history_of(store: &Store, target: &Target) -> Result<History, OpError> {
+    Ok(store.read(|connection| {
+        let resolves = resolved_by(connection, target.run.id)?
+            .map(|run| run_by_id(connection, run))
+            .transpose()?
+            .flatten();
+        let is_merged = merges_of(connection, target.run.id)?
             .iter()
-            .any(|snapshot| snapshot.n == merge.snapshot && snapshot.tree == newest.tree);
-        let is_there = scratch.repo().commit_of(&git_ref).await?.as_ref() == Some(&merge.after);
-        Ok((is_whole && is_there).then(|| merge.after.clone()))
+            .any(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage));
+        let follow_up = match is_merged {
+            true => later_runs_in(
+                connection,
+                &target.workspace.path,
+                target.run.id,
+                LATER_RUNS_MAX,
+            )?
+            .pop(),
+            false => None,
+        };
+        Ok::<_, StoreError>(History {
+            resolves,
+            follow_up,
+        })
+    })?)
+}
+
+/// Finds what the run's changes count from: the base of its workspace, what was merged before,
+/// or what it has merged of the user's branch since. `None`: it has merged several commits of
+/// that branch, none of which is the newest.
+async fn find_origin(
+    store: &Store,
+    facts: &MergeFacts,
+    own_head: Option<&str>,
+) -> Result<Option<Origin>, OpError> {
+    let MergeFacts {
+        target,
+        scratch,
+        head,
+        snapshot: newest,
+        ..
+    } = facts;
+    let merged = store.read(|connection| merges_of(connection, target.run.id))?;
+    let all = git::snapshots(scratch.repo(), target.run.id).await?;
+    let mut from = (
+        workspace_base(&target.workspace),
+        target.workspace.base.clone(),
+    );
+    for merge in merged
+        .into_iter()
+        .filter(|merge| !matches!(merge.mode, MergeMode::Branch | MergeMode::Stage))
+    {
+        // A merge that the user has reset does not count.
+        if !scratch
+            .repo()
+            .has_commit(&head.commit, &merge.after)
+            .await?
+        {
+            continue;
+        }
+        let Some(snapshot) = all.iter().find(|snapshot| snapshot.n == merge.snapshot) else {
+            continue;
+        };
+        if snapshot.tree == newest.tree {
+            return Ok(Some(Origin::Merged(merge)));
+        }
+        from = (
+            MergeBase {
+                commit: snapshot.commit.clone(),
+                is_public: false,
+            },
+            merge.after,
+        );
+        break;
     }
+    let (from, known) = from;
+    let Some(own_head) = own_head.filter(|_| target.workspace.changes.is_none()) else {
+        return Ok(Some(Origin::Base(from)));
+    };
+    match scratch.taken_in(&head.commit, own_head, &known).await {
+        Ok(None) => Ok(Some(Origin::Base(from))),
+        Ok(Some(commit)) => Ok(Some(Origin::Base(MergeBase {
+            commit,
+            is_public: true,
+        }))),
+        Err(git::GitError::Refused(MergeRefusal::CrissCross)) => Ok(None),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Returns the commit of a branch that was already created from the run's current changes, for
+/// example by a call whose reply was lost. `None`: there is no such branch, or it was moved.
+async fn existing_branch(
+    store: &Store,
+    facts: &MergeFacts,
+    branch: &str,
+) -> Result<Option<String>, OpError> {
+    let MergeFacts {
+        target,
+        scratch,
+        snapshot: newest,
+        ..
+    } = facts;
+    let git_ref = format!("refs/heads/{branch}");
+    let merges = store.read(|connection| merges_of(connection, target.run.id))?;
+    let made = |merge: &&Merge| {
+        merge.mode == MergeMode::Branch && merge.git_ref.as_deref() == Some(&git_ref)
+    };
+    let Some(merge) = merges.iter().find(made) else {
+        return Ok(None);
+    };
+    let all = git::snapshots(scratch.repo(), target.run.id).await?;
+    let is_whole = all
+        .iter()
+        .any(|snapshot| snapshot.n == merge.snapshot && snapshot.tree == newest.tree);
+    let is_there = scratch.repo().commit_of(&git_ref).await?.as_ref() == Some(&merge.after);
+    Ok((is_whole && is_there).then(|| merge.after.clone()))
 }
 
 /// Refuses a merge that would also bring commits that the run started from and the user's branch

@@ -1,17 +1,17 @@
 //! Removing the workspace of a run whose changes are not wanted. Its snapshots remain until the run
 //! is removed.
 
-use super::target::Target;
+use super::target::{Target, target};
 use crate::failpoint::failpoint;
 use crate::git;
-use crate::ops::changes::view as snapshot_view;
+use crate::ops::trees::{Trees, take_snapshot, view as snapshot_view};
+use crate::ops::workspaces::Workspaces;
 use crate::ops::{Caller, OpError, Ops};
-use crate::store::{Workspace, unfinished_in};
+use crate::store::{Store, Workspace, unfinished_in};
 use crate::view::{DiscardRun, DiscardView, SnapshotView};
 use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, Denied, RunState, WorkspaceState};
 use std::path::Path;
-use std::sync::Arc;
 use tokio::sync::OwnedMutexGuard;
 
 /// Maximum number of files that an error names as lost.
@@ -63,13 +63,33 @@ enum KeptWork {
     WasDiscarded,
 }
 
-impl Ops {
+/// Removes workspaces whose changes are not wanted.
+#[derive(Debug, Clone)]
+pub(crate) struct Discards {
+    store: Store,
+    trees: Trees,
+    workspaces: Workspaces,
+}
+
+impl Discards {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            trees: ops.trees.clone(),
+            workspaces: Workspaces::of(ops),
+        }
+    }
+
     /// Takes a snapshot of the tree of an isolated run that has stopped or ended, and removes its
     /// workspace.
     ///
     /// # Errors
     /// Unknown or foreign; live; not isolated; files would be lost; git or the disk failed.
-    pub async fn discard(&self, caller: Caller, call: DiscardRun) -> Result<DiscardView, OpError> {
+    pub(crate) async fn discard(
+        &self,
+        caller: Caller,
+        call: DiscardRun,
+    ) -> Result<DiscardView, OpError> {
         let run = call.run.clone();
         self.discard_run(caller, call)
             .await
@@ -77,9 +97,9 @@ impl Ops {
     }
 
     async fn discard_run(&self, caller: Caller, call: DiscardRun) -> Result<DiscardView, OpError> {
-        let only = Arc::clone(&self.tree_changes).lock_owned().await;
-        let earlier = self.stored_reply(&caller)?;
-        let target = self.target(&caller.who, Action::Discard, &call.run, WANTED);
+        let only = self.trees.lock().await;
+        let earlier = caller.stored_reply(&self.store)?;
+        let target = target(&self.store, &caller.who, Action::Discard, &call.run, WANTED);
         if let Some(earlier) = earlier {
             // The hub may have died before the removal.
             if let Some(target) = target
@@ -120,7 +140,7 @@ impl Ops {
     /// be kept is lost.
     async fn keep_work(&self, target: &Target, force: bool) -> Result<KeptWork, OpError> {
         let Target { run, workspace } = target;
-        let scratch = match self.scratch_of(run).await {
+        let scratch = match self.trees.scratch_of(run).await {
             // Nothing can be kept without it.
             Err(OpError::Git(git::GitError::RepositoryGone { .. })) if force => None,
             found => Some(found?),
@@ -132,7 +152,7 @@ impl Ops {
         };
         match (found.to_keep(force), &scratch) {
             (WorkToKeep::Tree, Some(scratch)) => {
-                let kept = self.keep_tree(scratch, target, force).await?;
+                let kept = keep_tree(scratch, target, force).await?;
                 Ok(KeptWork::Snapshot(Box::new(kept)))
             }
             (WorkToKeep::Tree | WorkToKeep::Nothing, _) => Ok(KeptWork::Nothing),
@@ -151,37 +171,6 @@ impl Ops {
         }
     }
 
-    /// Takes a snapshot of a workspace, and keeps its commits. Files that no snapshot can have are
-    /// lost only with `force`.
-    async fn keep_tree(
-        &self,
-        scratch: &git::Scratch,
-        target: &Target,
-        force: bool,
-    ) -> Result<SnapshotView, OpError> {
-        let run = &target.run;
-        let taken = self
-            .take_snapshot(scratch, run, SnapshotCause::Discard)
-            .await?;
-        if !taken.unsaved.is_empty() && !force {
-            let left_out = taken.snapshot.left_out.iter().take(NAMED_MAX);
-            let named: Vec<&str> = left_out.map(String::as_str).collect();
-            let (named, torn) = (named.join(", "), torn_note(&target.workspace.path)?);
-            let problem = format!(
-                "these files would be lost, because no snapshot can have them: {named}; copy them, or use --force{torn}"
-            );
-            return Err(Denied::conflict("workspace", problem).into());
-        }
-        match git::keep_commits(scratch, run.id).await {
-            // Its files are kept anyway.
-            Err(error) if force => {
-                tracing::warn!(%error, run = %run.id, "the commits in a discarded workspace cannot be kept")
-            }
-            kept => drop(kept?),
-        }
-        Ok(snapshot_view(run.id, &taken.snapshot))
-    }
-
     /// Records that a workspace is discarded, before it is removed.
     async fn record_discard(
         &self,
@@ -194,29 +183,30 @@ impl Ops {
             .kept
             .as_ref()
             .map_or_else(String::new, |kept| format!("kept as snapshot {}", kept.n));
-        self.write(caller, move |tx, who| {
-            let run = tx.run(id)?;
-            // It may have been resumed since.
-            if run.state.is_live() || run.state == RunState::Queued {
-                return Err(Denied::WrongState {
-                    run: run.name.clone(),
-                    state: run.state.word(),
-                    wanted: WANTED,
+        caller
+            .write(&self.store, move |tx, who| {
+                let run = tx.run(id)?;
+                // It may have been resumed since.
+                if run.state.is_live() || run.state == RunState::Queued {
+                    return Err(Denied::WrongState {
+                        run: run.name.clone(),
+                        state: run.state.word(),
+                        wanted: WANTED,
+                    }
+                    .into());
                 }
-                .into());
-            }
-            // Another one may have been started in it.
-            if let Some(other) = unfinished_in(tx.connection(), &path, id)?.first() {
-                return Err(Denied::conflict(
-                    "run",
-                    format!("{other} works in its workspace: wait for it, or cancel it"),
-                )
-                .into());
-            }
-            tx.discard_workspace(&run, who, &text)?;
-            Ok(view)
-        })
-        .await
+                // Another one may have been started in it.
+                if let Some(other) = unfinished_in(tx.connection(), &path, id)?.first() {
+                    return Err(Denied::conflict(
+                        "run",
+                        format!("{other} works in its workspace: wait for it, or cancel it"),
+                    )
+                    .into());
+                }
+                tx.discard_workspace(&run, who, &text)?;
+                Ok(view)
+            })
+            .await
     }
 
     /// Removes the directory of a discarded workspace; with `force` also the earlier ones that a
@@ -228,20 +218,48 @@ impl Ops {
         force: bool,
     ) -> Result<(), OpError> {
         // In a thread, so that a disconnecting caller does not interrupt it.
-        let (ops, runtime) = (self.clone(), tokio::runtime::Handle::current());
+        let (workspaces, runtime) = (self.workspaces.clone(), tokio::runtime::Handle::current());
         let remove = move || {
             let _only = only;
             runtime.block_on(async {
                 if force {
                     git::remove_torn_workspaces(Path::new(&workspace.path)).await?;
                 }
-                ops.remove_workspace(&workspace).await
+                workspaces.remove(&workspace).await
             })
         };
         tokio::task::spawn_blocking(remove)
             .await
             .map_err(|error| OpError::Io(error.to_string()))?
     }
+}
+
+/// Takes a snapshot of a workspace, and keeps its commits. Files that no snapshot can have are
+/// lost only with `force`.
+async fn keep_tree(
+    scratch: &git::Scratch,
+    target: &Target,
+    force: bool,
+) -> Result<SnapshotView, OpError> {
+    let run = &target.run;
+    let taken = take_snapshot(scratch, run, SnapshotCause::Discard).await?;
+    if !taken.unsaved.is_empty() && !force {
+        let left_out = taken.snapshot.left_out.iter().take(NAMED_MAX);
+        let named: Vec<&str> = left_out.map(String::as_str).collect();
+        let (named, torn) = (named.join(", "), torn_note(&target.workspace.path)?);
+        let problem = format!(
+            "these files would be lost, because no snapshot can have them: {named}; copy them, or use --force{torn}"
+        );
+        return Err(Denied::conflict("workspace", problem).into());
+    }
+    match git::keep_commits(scratch, run.id).await {
+        // Its files are kept anyway.
+        Err(error) if force => {
+            tracing::warn!(%error, run = %run.id, "the commits in a discarded workspace cannot be kept")
+        }
+        kept => drop(kept?),
+    }
+    Ok(snapshot_view(run.id, &taken.snapshot))
 }
 
 /// Lists the earlier workspaces that `--force` also removes.

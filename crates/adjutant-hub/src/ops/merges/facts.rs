@@ -2,7 +2,10 @@
 
 use super::target::Target;
 use crate::git::{self, Head, Scratch, Snapshot};
-use crate::ops::{OpError, Ops};
+use crate::ops::OpError;
+use crate::ops::trees::{Trees, take_snapshot};
+use crate::ops::workspaces::runner_of;
+use crate::store::Store;
 use crate::view::MergeView;
 use adjutant_core::merge::{MergeMode, MergeOutcome};
 use adjutant_core::snapshot::SnapshotCause;
@@ -59,96 +62,93 @@ impl MergeFacts {
     }
 }
 
-impl Ops {
-    /// Reads what a merge begins with, after taking a snapshot of the run's tree.
-    pub(super) async fn merge_facts(
-        &self,
-        target: Target,
-        mode: MergeMode,
-    ) -> Result<MergeFacts, OpError> {
-        let (snapshot, committed_copies) = self.newest_snapshot(&target, mode).await?;
-        let scratch = self
-            .user_scratch(&target.run.id.to_string(), &target.workspace.repository)
-            .await?;
-        let repo = scratch.repo();
-        let head = repo
-            .checked_out()
-            .await?
-            .ok_or_else(|| git::GitError::NoCommit(repo.top.clone()))?;
-        let mut other_branches = Vec::new();
-        for git_ref in git::other_branches(repo, target.run.id).await? {
-            if !repo.has_commit(&head.commit, &git_ref).await? {
-                other_branches.push(git_ref);
-            }
+/// Reads what a merge begins with, after taking a snapshot of the run's tree.
+pub(super) async fn merge_facts(
+    store: &Store,
+    trees: &Trees,
+    target: Target,
+    mode: MergeMode,
+) -> Result<MergeFacts, OpError> {
+    let (snapshot, committed_copies) = newest_snapshot(store, trees, &target, mode).await?;
+    let scratch = trees
+        .user_scratch(&target.run.id.to_string(), &target.workspace.repository)
+        .await?;
+    let repo = scratch.repo();
+    let head = repo
+        .checked_out()
+        .await?
+        .ok_or_else(|| git::GitError::NoCommit(repo.top.clone()))?;
+    let mut other_branches = Vec::new();
+    for git_ref in git::other_branches(repo, target.run.id).await? {
+        if !repo.has_commit(&head.commit, &git_ref).await? {
+            other_branches.push(git_ref);
         }
-        Ok(MergeFacts {
-            target,
-            mode,
-            scratch,
-            head,
-            snapshot,
-            committed_copies,
-            other_branches,
-        })
     }
+    Ok(MergeFacts {
+        target,
+        mode,
+        scratch,
+        head,
+        snapshot,
+        committed_copies,
+        other_branches,
+    })
+}
 
-    /// Keeps the tree of the run as it is, with the commits that its agent has made. Also returns
-    /// the copied files that these commits lack.
-    async fn newest_snapshot(
-        &self,
-        target: &Target,
-        mode: MergeMode,
-    ) -> Result<(Snapshot, Vec<String>), OpError> {
-        let scratch = self.scratch_of(&target.run).await?;
-        if scratch.has_tree() {
-            let taken = self
-                .take_snapshot(&scratch, &target.run, SnapshotCause::Merge)
-                .await?;
-            let without = match git::keep_commits(&scratch, target.run.id).await {
-                // The tree is what counts: it is merged over what was kept of its commits before.
-                Err(error @ git::GitError::ForeignGitDirectory(_)) => {
-                    tracing::warn!(%error, run = %target.run.id, "commits in a workspace cannot be kept");
-                    Vec::new()
-                }
-                // These modes make no use of them.
-                Err(error @ git::GitError::UnreadableCommits { .. })
-                    if matches!(mode, MergeMode::Squash | MergeMode::Stage) =>
-                {
-                    tracing::warn!(%error, run = %target.run.id, "only the files of a workspace are merged");
-                    Vec::new()
-                }
-                kept => kept?.without,
-            };
-            return Ok((taken.snapshot, without));
-        }
-        let all = git::snapshots(scratch.repo(), target.run.id).await?;
-        let is_elsewhere = self.runner_of(&target.run)?.is_some();
-        let is_missing = target.workspace.state != WorkspaceState::Discarded
-            && !scratch.is_torn()
-            && !is_elsewhere;
-        if is_missing
-            && all
-                .last()
-                .is_none_or(|last| last.cause == Some(SnapshotCause::Start))
-        {
-            let path = &target.workspace.path;
-            return Err(Denied::conflict(
-                "workspace",
-                format!("{path} is missing, and nothing of what the run did there is kept"),
-            )
-            .into());
-        }
-        let problem = || {
-            Denied::conflict(
-                "run",
-                format!(
-                    "{} has no snapshot, and its workspace is missing",
-                    target.run.name
-                ),
-            )
+/// Keeps the tree of the run as it is, with the commits that its agent has made. Also returns
+/// the copied files that these commits lack.
+async fn newest_snapshot(
+    store: &Store,
+    trees: &Trees,
+    target: &Target,
+    mode: MergeMode,
+) -> Result<(Snapshot, Vec<String>), OpError> {
+    let scratch = trees.scratch_of(&target.run).await?;
+    if scratch.has_tree() {
+        let taken = take_snapshot(&scratch, &target.run, SnapshotCause::Merge).await?;
+        let without = match git::keep_commits(&scratch, target.run.id).await {
+            // The tree is what counts: it is merged over what was kept of its commits before.
+            Err(error @ git::GitError::ForeignGitDirectory(_)) => {
+                tracing::warn!(%error, run = %target.run.id, "commits in a workspace cannot be kept");
+                Vec::new()
+            }
+            // These modes make no use of them.
+            Err(error @ git::GitError::UnreadableCommits { .. })
+                if matches!(mode, MergeMode::Squash | MergeMode::Stage) =>
+            {
+                tracing::warn!(%error, run = %target.run.id, "only the files of a workspace are merged");
+                Vec::new()
+            }
+            kept => kept?.without,
         };
-        Ok((all.last().cloned().ok_or_else(problem)?, Vec::new()))
+        return Ok((taken.snapshot, without));
     }
+    let all = git::snapshots(scratch.repo(), target.run.id).await?;
+    let is_elsewhere = runner_of(store, &target.run)?.is_some();
+    let is_missing =
+        target.workspace.state != WorkspaceState::Discarded && !scratch.is_torn() && !is_elsewhere;
+    if is_missing
+        && all
+            .last()
+            .is_none_or(|last| last.cause == Some(SnapshotCause::Start))
+    {
+        let path = &target.workspace.path;
+        return Err(Denied::conflict(
+            "workspace",
+            format!("{path} is missing, and nothing of what the run did there is kept"),
+        )
+        .into());
+    }
+    let problem = || {
+        Denied::conflict(
+            "run",
+            format!(
+                "{} has no snapshot, and its workspace is missing",
+                target.run.name
+            ),
+        )
+    };
+    Ok((all.last().cloned().ok_or_else(problem)?, Vec::new()))
 }
 
 /// Describes why the work of a run may be incomplete.

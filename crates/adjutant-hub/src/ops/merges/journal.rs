@@ -1,29 +1,50 @@
 //! Recovery of merges, discards and undos that were interrupted by the death of the hub.
 
-use crate::git::{self, Git, Identity, RecoveryOutcome, Repo, Scratch, Update};
+use crate::config::Home;
+use crate::files;
+use crate::git::{self, Identity, RecoveryOutcome, Scratch, Update};
+use crate::ops::trees::Trees;
+use crate::ops::undo::settle_undo;
+use crate::ops::workspaces::Workspaces;
 use crate::ops::{OpError, Ops};
 use crate::store::{
-    Merge, discarded_workspaces, last_merges, merges_under_way, resolved_below, run_by_id,
+    Merge, Store, discarded_workspaces, last_merges, merges_under_way, resolved_below, run_by_id,
     undos_under_way,
 };
-use crate::{config, files};
 use adjutant_core::RunId;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How long the recovery of merges and discards may delay the start of a hub.
 const RECOVERY_MAX: Duration = Duration::from_secs(20);
 /// How many of the last merges are checked when a hub starts. A check is a look at one name.
 const PROVEN_MAX: u32 = 1000;
-/// How long a change of a tree may delay the end of a hub.
-const END_MAX: Duration = Duration::from_secs(10);
 
-impl Ops {
+/// The journal of merges, and what an earlier hub has left of changes of trees.
+#[derive(Debug, Clone)]
+pub(crate) struct MergeJournal {
+    pub(super) store: Store,
+    pub(super) home: Arc<Home>,
+    trees: Trees,
+    workspaces: Workspaces,
+}
+
+impl MergeJournal {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            trees: ops.trees.clone(),
+            workspaces: Workspaces::of(ops),
+        }
+    }
+
     /// Completes or reverts every interrupted merge, and completes every interrupted discard.
     /// Failures are logged, and retried by the next merge and the next hub. Interrupted undos are
     /// recorded: the user completes them, because nothing has prevented changes of the files since.
-    pub(crate) async fn recover_tree_changes(&self) {
-        let _only = self.tree_changes.lock().await;
+    pub(crate) async fn recover(&self) {
+        let _only = self.trees.lock().await;
         let deadline = tokio::time::Instant::now() + RECOVERY_MAX;
         if tokio::time::timeout_at(deadline, self.recover_all(None))
             .await
@@ -120,23 +141,13 @@ impl Ops {
                 else {
                     return Ok(());
                 };
-                let scratch = self.scratch_of(&run).await?;
-                self.settle_undo(&scratch, &undo).await
+                let scratch = self.trees.scratch_of(&run).await?;
+                settle_undo(&scratch, &undo).await
             };
             let settled: Result<(), OpError> = settled.await;
             if let Err(error) = settled {
                 tracing::error!(%error, run = %undo.run, "what an interrupted undo has left cannot be settled yet");
             }
-        }
-    }
-
-    /// Waits until no tree is being changed, so that the next hub finds a consistent state.
-    pub(crate) async fn end_tree_changes(&self) {
-        if tokio::time::timeout(END_MAX, self.tree_changes.lock())
-            .await
-            .is_err()
-        {
-            tracing::warn!("a change of a tree is not complete: the next hub completes it");
         }
     }
 
@@ -219,24 +230,9 @@ impl Ops {
 
     /// Opens the user's repository of a merge.
     async fn scratch_at(&self, merge: &Merge) -> Result<Scratch, OpError> {
-        self.user_scratch(&merge.run.to_string(), &merge.repository)
+        self.trees
+            .user_scratch(&merge.run.to_string(), &merge.repository)
             .await
-    }
-
-    /// Creates a scratch directory for the user's tree.
-    pub(super) async fn user_scratch(
-        &self,
-        run: &str,
-        repository: &str,
-    ) -> Result<Scratch, OpError> {
-        let top = Path::new(repository);
-        let repo = Repo::find(&Git::find(&config::git_env(None), top)?, top).await?;
-        let dir = self
-            .home
-            .runs_dir()
-            .join(run)
-            .join(format!("git-{}", crate::hub_client::random_hex::<8>()));
-        Ok(Scratch::new(repo, &self.home.dir, &dir).await?)
     }
 
     /// Removes remaining directories of discarded workspaces.
@@ -246,7 +242,7 @@ impl Ops {
                 .parent()
                 .unwrap_or(Path::new(&workspace.path));
             if files::open_dir(&self.home.dir, parent).is_ok()
-                && let Err(error) = self.remove_workspace(&workspace).await
+                && let Err(error) = self.workspaces.remove(&workspace).await
             {
                 tracing::warn!(%error, run = %workspace.run, "the workspace of a discarded run cannot be removed yet");
             }

@@ -1,22 +1,44 @@
 //! Merging a run's changes into the repository that its workspace was made from.
 
 use super::apply::PreparedMerge;
-use super::decision::MergeDecision;
+use super::decision::{MergeDecision, decide_merge};
+use super::facts::merge_facts;
+use super::journal::MergeJournal;
+use super::resolve::Resolver;
+use super::target::target;
 use crate::git::{self, BuiltMerge};
+use crate::ops::trees::Trees;
 use crate::ops::{Caller, OpError, Ops};
-use crate::store::{Run, interrupted_undo};
+use crate::store::{Run, Store, interrupted_undo};
 use crate::view::{ConflictView, MergeRun, MergeView};
 use adjutant_core::merge::{MergeMode, MergeOutcome};
 use adjutant_core::{Action, Denied};
-use std::sync::Arc;
 
-impl Ops {
+/// Merges the changes of runs.
+#[derive(Debug, Clone)]
+pub(crate) struct MergeCall {
+    store: Store,
+    trees: Trees,
+    journal: MergeJournal,
+    resolver: Resolver,
+}
+
+impl MergeCall {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            trees: ops.trees.clone(),
+            journal: MergeJournal::of(ops),
+            resolver: Resolver::of(ops),
+        }
+    }
+
     /// Merges an isolated run's changes into the user's repository, in one step.
     ///
     /// # Errors
     /// Unknown or foreign; live; not isolated; something is in the way ([`git::MergeRefusal`]); git
     /// failed. Nothing is changed then.
-    pub async fn merge(&self, caller: Caller, call: MergeRun) -> Result<MergeView, OpError> {
+    pub(crate) async fn merge(&self, caller: Caller, call: MergeRun) -> Result<MergeView, OpError> {
         let run = call.run.clone();
         self.merge_run(caller, call)
             .await
@@ -25,21 +47,24 @@ impl Ops {
 
     async fn merge_run(&self, caller: Caller, call: MergeRun) -> Result<MergeView, OpError> {
         let mode = stated_mode(&call)?;
-        let only = Arc::clone(&self.tree_changes).lock_owned().await;
-        if let Some(earlier) = self.stored_reply(&caller)? {
+        let only = self.trees.lock().await;
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
-        let target = self.target(
+        let target = target(
+            &self.store,
             &caller.who,
             Action::Merge,
             &call.run,
             "merged; pause it, or wait for its end",
         )?;
-        self.refuse_interrupted_undo(&target.run)?;
-        self.recover_all(Some(&target.workspace.repository)).await;
-        let facts = self.merge_facts(target, mode).await?;
+        refuse_interrupted_undo(&self.store, &target.run)?;
+        self.journal
+            .recover_all(Some(&target.workspace.repository))
+            .await;
+        let facts = merge_facts(&self.store, &self.trees, target, mode).await?;
         let mut view = facts.view(call.branch.as_deref());
-        let input = match self.decide_merge(&facts, &call).await? {
+        let input = match decide_merge(&self.store, &facts, &call).await? {
             MergeDecision::Make { input, one_commit } => {
                 view.one_commit = one_commit.map(str::to_owned);
                 input
@@ -47,15 +72,15 @@ impl Ops {
             MergeDecision::AlreadyMerged { commit, files } => {
                 view.outcome = MergeOutcome::AlreadyMerged.into();
                 (view.commit, view.files) = (Some(commit), files);
-                return self.store_reply(caller, view).await;
+                return caller.store_reply(&self.store, view).await;
             }
             MergeDecision::ResolvesNothing(resolved) => {
                 view.resolved_nothing_of = Some(resolved);
-                return self.store_reply(caller, view).await;
+                return caller.store_reply(&self.store, view).await;
             }
         };
         match input.make(&facts.scratch).await? {
-            BuiltMerge::Nothing => self.store_reply(caller, view).await,
+            BuiltMerge::Nothing => caller.store_reply(&self.store, view).await,
             BuiltMerge::Conflicts { commit, files } => {
                 let changes = match &call.resolve_with {
                     Some(_) => facts.changes_from(&input.base).await?,
@@ -69,33 +94,31 @@ impl Ops {
                 if let Some(agent) = &call.resolve_with {
                     let step = caller.of_step("resolve");
                     view = self
+                        .resolver
                         .resolve(step, &target, &changes, agent, call.env, view)
                         .await?;
                 }
-                self.store_reply(caller, view).await
+                caller.store_reply(&self.store, view).await
             }
             BuiltMerge::Commit(after) => {
                 let prepared = PreparedMerge::of(facts, call.branch, input.who, after);
-                self.apply_merge(only, caller, prepared, view).await
+                self.journal.apply(only, caller, prepared, view).await
             }
         }
     }
+}
 
-    /// Refuses the workspace of a run that has files of two snapshots.
-    fn refuse_interrupted_undo(&self, run: &Run) -> Result<(), OpError> {
-        let Some(undo) = self
-            .store
-            .read(|connection| interrupted_undo(connection, run.id))?
-        else {
-            return Ok(());
-        };
-        let complete = undo.completing_command(&run.name);
-        let problem = format!(
-            "an undo of {} was interrupted, so its workspace has files of two snapshots: {complete} completes it",
-            run.name
-        );
-        Err(Denied::conflict("workspace", problem).into())
-    }
+/// Refuses the workspace of a run that has files of two snapshots.
+fn refuse_interrupted_undo(store: &Store, run: &Run) -> Result<(), OpError> {
+    let Some(undo) = store.read(|connection| interrupted_undo(connection, run.id))? else {
+        return Ok(());
+    };
+    let complete = undo.completing_command(&run.name);
+    let problem = format!(
+        "an undo of {} was interrupted, so its workspace has files of two snapshots: {complete} completes it",
+        run.name
+    );
+    Err(Denied::conflict("workspace", problem).into())
 }
 
 /// Returns the mode that a call states. Only the mode `branch` has a branch.

@@ -9,3 +9,7 @@ mod merge;
 mod message;
 mod resolve;
 mod target;
+
+pub(crate) use discard::Discards;
+pub(crate) use journal::MergeJournal;
+pub(crate) use merge::MergeCall;

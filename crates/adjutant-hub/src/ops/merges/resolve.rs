@@ -2,13 +2,35 @@
 
 use super::target::Target;
 use crate::git;
+use crate::ops::runs::DispatchCall;
+use crate::ops::settings::Settings;
+use crate::ops::trees::Trees;
 use crate::ops::{Caller, OpError, Ops};
+use crate::store::Store;
 use crate::view::{Dispatch, MergeView};
 use adjutant_core::merge::{ConflictKind, ConflictText, MergeOutcome, resolution_task};
 use adjutant_core::{AgentName, Denied, HarnessKind, Isolation, RunId};
 use std::collections::BTreeMap;
 
-impl Ops {
+/// Delegates the conflicts of merges.
+#[derive(Debug, Clone)]
+pub(super) struct Resolver {
+    store: Store,
+    settings: Settings,
+    trees: Trees,
+    dispatch: DispatchCall,
+}
+
+impl Resolver {
+    pub(super) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            settings: ops.settings.clone(),
+            trees: ops.trees.clone(),
+            dispatch: DispatchCall::of(ops),
+        }
+    }
+
     /// Starts an isolated run, based on the commit that the user has checked out, to resolve the
     /// conflicts. Merging that run also counts as merging this one. `changes`: a commit whose
     /// difference from its parent is what is merged.
@@ -21,7 +43,7 @@ impl Ops {
         env: BTreeMap<String, String>,
         mut view: MergeView,
     ) -> Result<MergeView, OpError> {
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         if AgentName::parse(agent)
             .ok()
             .and_then(|name| config.agents.get(&name).map(|entry| entry.spec.harness))
@@ -51,13 +73,19 @@ impl Ops {
             env,
             ..Dispatch::default()
         };
-        let resolving = self.dispatch(caller, dispatch).await?;
+        let resolving = self.dispatch.dispatch(caller, dispatch).await?;
         let (run, resolves) = (
             RunId::parse(&resolving.identity.run_id)
                 .map_err(|error| OpError::Io(error.to_string()))?,
             target.run.id,
         );
-        git::pin_resolved(&self.repo_of(&target.run).await?, resolves, run, changes).await?;
+        git::pin_resolved(
+            &self.trees.repo_of(&target.run).await?,
+            resolves,
+            run,
+            changes,
+        )
+        .await?;
         self.store
             .write(move |tx| tx.set_resolved_run(run, resolves))
             .await?;

@@ -1,17 +1,19 @@
 //! Copies of chats of peers: starting and ending them, and continuing them with the entries that
 //! arrive.
 
-use super::known;
+use super::{Peers, known};
 use crate::clock;
 use crate::config::Config;
 use crate::failpoint::failpoint;
-use crate::ops::chats::{ChatCaller, shown_chat, storable};
-use crate::ops::{Caller, OpError, Ops};
+use crate::ops::chats::{ChatCaller, Presence, shown_chat, storable};
+use crate::ops::settings::Settings;
+use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::peer::{PeerError, PeerHub};
 use crate::protocol::peer::{KEY_BYTES_MAX, ReadShared, SharedEntry, SharedPage};
 use crate::store::{
-    Connection, Followed, FollowedPage, NewChat, Peer, RemoteEntry, StoreError, Tx, chat_by_id,
-    followed_chat, followed_chats, followed_remote, has_followed, peer_by_id, peer_by_name,
+    Connection, Followed, FollowedPage, NewChat, Peer, RemoteEntry, Store, StoreError, Tx,
+    chat_by_id, followed_chat, followed_chats, followed_remote, has_followed, peer_by_id,
+    peer_by_name,
 };
 use crate::view::{ChatView, FollowChat, UnfollowChat};
 use adjutant_core::chat::{
@@ -19,39 +21,11 @@ use adjutant_core::chat::{
 };
 use adjutant_core::peer::{FOLLOWED_MAX, FOLLOWED_OF_PEER_MAX, PeerParticipant, Speaker};
 use adjutant_core::{Action, ClientName, Denied, Principal, Time};
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
 
 /// Maximum number of entries that are accepted in one page.
 const PAGE_ENTRIES_MAX: usize = 1_000;
 /// Longest text of an entry that is accepted, in bytes.
 const TEXT_BYTES_MAX: usize = MESSAGE_BYTES_MAX + 64 * 1024;
-
-/// The problems of the connections to peers, by chat. Only for display: the next hub finds them
-/// again.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct FollowedStates(Arc<Mutex<BTreeMap<i64, String>>>);
-
-impl FollowedStates {
-    /// Sets or clears the problem of a chat. Returns whether it had one.
-    pub(crate) fn set(&self, chat: ChatId, problem: Option<String>) -> bool {
-        let mut problems = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match problem {
-            Some(problem) => problems.insert(chat.0, problem),
-            None => problems.remove(&chat.0),
-        }
-        .is_some()
-    }
-
-    /// Returns the problem of a chat.
-    pub(in crate::ops) fn problem(&self, chat: ChatId) -> Option<String> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(&chat.0)
-            .cloned()
-    }
-}
 
 /// The result of one step of continuing a copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,16 +100,38 @@ fn check_can_follow(connection: &Connection, peer: i64) -> Result<(), StoreError
     .into())
 }
 
-impl Ops {
+/// The copies of peers' chats.
+#[derive(Debug, Clone)]
+pub(crate) struct Copies {
+    store: Store,
+    settings: Settings,
+    peers: Peers,
+    presence: Presence,
+}
+
+impl Copies {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            settings: ops.settings.clone(),
+            peers: ops.peers.clone(),
+            presence: ops.presence.clone(),
+        }
+    }
+
     /// Starts a copy of a peer's chat, or finds the one that exists.
     ///
     /// # Errors
     /// The caller is not the person, the peer is unknown or cannot be reached, or does not share
     /// the chat.
-    pub async fn follow_chat(&self, caller: Caller, call: FollowChat) -> Result<ChatView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+    pub(crate) async fn follow(
+        &self,
+        caller: Caller,
+        call: FollowChat,
+    ) -> Result<ChatView, OpError> {
+        lookup::check(&caller.who, Action::ManageHub)?;
         // A repeated call does not need the peer.
-        if let Some(earlier) = self.stored_reply(&caller)? {
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
         let FollowChat {
@@ -156,7 +152,8 @@ impl Ops {
             .into());
         }
         let chats = self
-            .chats_of_peer(&peer)
+            .peers
+            .chats_of(&peer)
             .await
             .map_err(|error| OpError::Peer {
                 name: peer.name.to_string(),
@@ -167,73 +164,75 @@ impl Ops {
         };
         let title = checked_title(&found.title)
             .unwrap_or_else(|_| format!("chat {remote} of {}", peer.name));
-        let (config, presence) = (self.config()?, self.presence.clone());
-        self.write(caller, move |tx, who| {
-            // The peer may have been removed meanwhile.
-            let peer = peer_by_name(tx.connection(), peer.name.as_str())?
-                .filter(|now| now.id == peer.id)
-                .ok_or_else(|| Denied::not_found("peer", peer.name.as_str()))?;
-            let id = match followed_remote(tx.connection(), peer.id, remote)? {
-                Some(followed) => followed.chat,
-                None => {
-                    check_can_follow(tx.connection(), peer.id)?;
-                    start_copy(
-                        tx,
-                        &config,
-                        &peer,
-                        NewCopy {
-                            title,
-                            owner,
-                            remote,
-                        },
-                    )?
-                }
-            };
-            let chat = tx.chat(id)?;
-            shown_chat(
-                tx.connection(),
-                &ChatCaller::of(tx.connection(), who)?,
-                &presence,
-                &chat,
-            )
-        })
-        .await
+        let (config, presence) = (self.settings.config()?, self.presence.clone());
+        caller
+            .write(&self.store, move |tx, who| {
+                // The peer may have been removed meanwhile.
+                let peer = peer_by_name(tx.connection(), peer.name.as_str())?
+                    .filter(|now| now.id == peer.id)
+                    .ok_or_else(|| Denied::not_found("peer", peer.name.as_str()))?;
+                let id = match followed_remote(tx.connection(), peer.id, remote)? {
+                    Some(followed) => followed.chat,
+                    None => {
+                        check_can_follow(tx.connection(), peer.id)?;
+                        start_copy(
+                            tx,
+                            &config,
+                            &peer,
+                            NewCopy {
+                                title,
+                                owner,
+                                remote,
+                            },
+                        )?
+                    }
+                };
+                let chat = tx.chat(id)?;
+                shown_chat(
+                    tx.connection(),
+                    &ChatCaller::of(tx.connection(), who)?,
+                    &presence,
+                    &chat,
+                )
+            })
+            .await
     }
 
     /// Ends a copy of a peer's chat. It stays as it is; posts that wait are refused.
     ///
     /// # Errors
     /// The caller is not the person, or the chat is no such copy.
-    pub(crate) async fn unfollow_chat(
+    pub(crate) async fn unfollow(
         &self,
         caller: Caller,
         call: UnfollowChat,
     ) -> Result<ChatView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+        lookup::check(&caller.who, Action::ManageHub)?;
         let presence = self.presence.clone();
-        self.write(caller, move |tx, who| {
-            let id = ChatId(call.chat_id);
-            let followed = followed_chat(tx.connection(), id)?
-                .ok_or_else(|| Denied::not_found("followed chat", &call.chat_id.to_string()))?;
-            if followed.ended.is_none() {
-                tx.end_followed(id, "you ended it (adj chat unfollow)")?;
-            }
-            let chat = tx.chat(id)?;
-            shown_chat(
-                tx.connection(),
-                &ChatCaller::of(tx.connection(), who)?,
-                &presence,
-                &chat,
-            )
-        })
-        .await
+        caller
+            .write(&self.store, move |tx, who| {
+                let id = ChatId(call.chat_id);
+                let followed = followed_chat(tx.connection(), id)?
+                    .ok_or_else(|| Denied::not_found("followed chat", &call.chat_id.to_string()))?;
+                if followed.ended.is_none() {
+                    tx.end_followed(id, "you ended it (adj chat unfollow)")?;
+                }
+                let chat = tx.chat(id)?;
+                shown_chat(
+                    tx.connection(),
+                    &ChatCaller::of(tx.connection(), who)?,
+                    &presence,
+                    &chat,
+                )
+            })
+            .await
     }
 
     /// Returns the chats to follow now: copies that are continued, of peers that are not blocked.
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) fn chats_to_follow(&self) -> Result<Vec<ChatId>, OpError> {
+    pub(crate) fn to_follow(&self) -> Result<Vec<ChatId>, OpError> {
         Ok(self.store.read(|connection| {
             let mut chats = Vec::new();
             for followed in followed_chats(connection)? {
@@ -254,7 +253,7 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) fn follows_chats(&self) -> Result<bool, OpError> {
+    pub(crate) fn are_any(&self) -> Result<bool, OpError> {
         Ok(self.store.read(has_followed)?)
     }
 
@@ -275,7 +274,7 @@ impl Ops {
             }
         })?;
         match peer.filter(|peer| !peer.blocked) {
-            Some(peer) => Ok(Some(self.peer_hub(&peer).await)),
+            Some(peer) => Ok(Some(self.peers.hub_of(&peer).await)),
             None => Ok(None),
         }
     }

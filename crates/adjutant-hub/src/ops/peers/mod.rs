@@ -8,16 +8,18 @@ mod outgoing;
 mod secrets;
 mod shared;
 
-pub(crate) use copies::{FollowStep, FollowedStates};
-pub(crate) use outgoing::SendStep;
+pub(crate) use copies::{Copies, FollowStep};
+pub(crate) use outgoing::{SendStep, send_next_post};
+pub(crate) use shared::{post_shared, shared_chats, shared_entries};
 
-use super::chats::{followed_view, share_views};
-use super::{Caller, OpError, Ops, is_hash};
+use super::chats::{FollowedStates, followed_view, share_views};
+use super::{Caller, OpError, is_hash, lookup};
 use crate::clock::rfc3339;
+use crate::config::Home;
 use crate::peer::{PeerError, PeerHub, checked_url};
 use crate::protocol::peer::ListShared;
 use crate::store::{
-    ChatLink, Connection, NewToken, Peer, RemoteHub, StoreError, chat_by_id, followed_chats,
+    ChatLink, Connection, NewToken, Peer, RemoteHub, Store, StoreError, chat_by_id, followed_chats,
     is_token_valid, peer_by_name, peers, shared_with, token_by_name,
 };
 use crate::view::{
@@ -29,6 +31,8 @@ use adjutant_core::peer::PEERS_MAX;
 use adjutant_core::quote::quote_line;
 use adjutant_core::token::{PEER_PREFIX, TokenIdentity, TokenRole};
 use adjutant_core::{Action, Denied, Fingerprint, PeerName, Principal};
+use secrets::PeerSecrets;
+use std::sync::Arc;
 
 /// Longest token of a peer, in bytes.
 const TOKEN_BYTES_MAX: usize = 200;
@@ -37,18 +41,39 @@ const CHATS_SHOWN_MAX: usize = 1_000;
 /// Longest title of a chat of a peer in a list, in characters.
 const TITLE_CHARS_MAX: usize = 200;
 
-impl Ops {
+/// The hubs that this one knows.
+#[derive(Debug, Clone)]
+pub(crate) struct Peers {
+    store: Store,
+    secrets: PeerSecrets,
+    followed: FollowedStates,
+}
+
+impl Peers {
+    pub(super) fn new(store: Store, home: Arc<Home>, followed: FollowedStates) -> Self {
+        Self {
+            secrets: PeerSecrets::new(store.clone(), home),
+            store,
+            followed,
+        }
+    }
+
+    /// Removes the files with tokens of peers that were removed or have another token.
+    pub(crate) async fn sweep_secrets(&self) {
+        self.secrets.change().await.sweep().await;
+    }
+
     /// Makes a peer known that may connect to this hub. A second invitation replaces the first
     /// one's token.
     ///
     /// # Errors
     /// The caller is not the person, or a value is invalid.
-    pub(crate) async fn invite_peer(
+    pub(crate) async fn invite(
         &self,
         caller: Caller,
         call: InvitePeer,
     ) -> Result<PeerView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+        lookup::check(&caller.who, Action::ManageHub)?;
         let InvitePeer { name, sha256 } = call;
         let name = PeerName::parse(&name)?;
         if !is_hash(&sha256) {
@@ -58,7 +83,7 @@ impl Ops {
             )
             .into());
         }
-        self.write(caller, move |tx, _| {
+        caller.write(&self.store, move |tx, _| {
             check_number(tx.connection(), &name)?;
             let peer = tx.add_peer(&name)?;
             if let Some(token) = peer.token {
@@ -82,8 +107,8 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or a value is invalid.
-    pub async fn add_peer(&self, caller: Caller, call: AddPeer) -> Result<PeerView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
+    pub(crate) async fn add(&self, caller: Caller, call: AddPeer) -> Result<PeerView, OpError> {
+        lookup::check(&caller.who, Action::ManageHub)?;
         let AddPeer {
             name,
             url,
@@ -118,15 +143,14 @@ impl Ops {
             )
             .into());
         }
-        // Another call's sweep must not find the file before the peer.
-        let _changing = self.peer_secrets.lock().await;
-        let secret = self.write_peer_secret(token).await?;
+        let secrets = self.secrets.change().await;
+        let secret = secrets.write(token).await?;
         let remote = RemoteHub {
             url,
             fingerprint,
             secret,
         };
-        let added = self.write(caller, move |tx, _| {
+        let added = caller.write(&self.store, move |tx, _| {
             check_number(tx.connection(), &name)?;
             let peer = tx.add_peer(&name)?;
             tx.set_peer_remote(peer.id, &remote)?;
@@ -139,7 +163,7 @@ impl Ops {
             )
         });
         let added = added.await;
-        self.sweep_unused_secrets().await;
+        secrets.sweep().await;
         added
     }
 
@@ -147,8 +171,8 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person.
-    pub(crate) fn list_peers(&self, who: &Principal, _: &ListPeers) -> Result<PeerList, OpError> {
-        Self::check(who, Action::ManageHub)?;
+    pub(crate) fn list(&self, who: &Principal, _: &ListPeers) -> Result<PeerList, OpError> {
+        lookup::check(who, Action::ManageHub)?;
         Ok(self.store.read(|connection| {
             let peers = peers(connection)?
                 .iter()
@@ -162,12 +186,12 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or there is no such peer.
-    pub(crate) async fn get_peer(
+    pub(crate) async fn get(
         &self,
         who: &Principal,
         call: &GetPeer,
     ) -> Result<PeerDetails, OpError> {
-        Self::check(who, Action::ManageHub)?;
+        lookup::check(who, Action::ManageHub)?;
         let (peer, mut details) = self.store.read(|connection| {
             let peer = known(connection, &call.name)?;
             let mut details = PeerDetails {
@@ -190,7 +214,7 @@ impl Ops {
         if peer.remote.is_none() || peer.blocked {
             return Ok(details);
         }
-        match self.chats_of_peer(&peer).await {
+        match self.chats_of(&peer).await {
             Ok(chats) => details.chats = chats,
             Err(error) => details.problem = Some(error.to_string()),
         }
@@ -198,9 +222,9 @@ impl Ops {
     }
 
     /// Asks a peer which chats it shares with this hub.
-    async fn chats_of_peer(&self, peer: &Peer) -> Result<Vec<PeerChatView>, PeerError> {
+    async fn chats_of(&self, peer: &Peer) -> Result<Vec<PeerChatView>, PeerError> {
         let list = self
-            .peer_hub(peer)
+            .hub_of(peer)
             .await?
             .call(&ListShared {})
             .await
@@ -224,7 +248,7 @@ impl Ops {
     }
 
     /// Prepares calls of a peer.
-    async fn peer_hub(&self, peer: &Peer) -> Result<PeerHub, PeerError> {
+    async fn hub_of(&self, peer: &Peer) -> Result<PeerHub, PeerError> {
         let Some(remote) = peer.remote.clone() else {
             return Err(PeerError::Unreachable(format!(
                 "no address is known for {}: adj peer add {} URL",
@@ -232,7 +256,8 @@ impl Ops {
             )));
         };
         let token = self
-            .read_peer_secret(&remote.secret)
+            .secrets
+            .read(&remote.secret)
             .await
             .map_err(|error| PeerError::Unreachable(error.to_string()))?;
         let made = tokio::task::spawn_blocking(move || {
@@ -246,20 +271,21 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or there is no such peer.
-    pub async fn block_peer(&self, caller: Caller, call: BlockPeer) -> Result<PeerView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
-        self.write(caller, move |tx, _| {
-            let peer = known(tx.connection(), &call.name)?;
-            tx.block_peer(peer.id, call.blocked)?;
-            view(
-                tx.connection(),
-                &Peer {
-                    blocked: call.blocked,
-                    ..peer
-                },
-            )
-        })
-        .await
+    pub(crate) async fn block(&self, caller: Caller, call: BlockPeer) -> Result<PeerView, OpError> {
+        lookup::check(&caller.who, Action::ManageHub)?;
+        caller
+            .write(&self.store, move |tx, _| {
+                let peer = known(tx.connection(), &call.name)?;
+                tx.block_peer(peer.id, call.blocked)?;
+                view(
+                    tx.connection(),
+                    &Peer {
+                        blocked: call.blocked,
+                        ..peer
+                    },
+                )
+            })
+            .await
     }
 
     /// Removes a peer: its token is revoked, nothing is shared with it any more, and the copies of
@@ -267,10 +293,14 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, or there is no such peer.
-    pub async fn remove_peer(&self, caller: Caller, call: RemovePeer) -> Result<PeerView, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
-        let removed = self
-            .write(caller, move |tx, _| {
+    pub(crate) async fn remove(
+        &self,
+        caller: Caller,
+        call: RemovePeer,
+    ) -> Result<PeerView, OpError> {
+        lookup::check(&caller.who, Action::ManageHub)?;
+        let removed = caller
+            .write(&self.store, move |tx, _| {
                 let peer = known(tx.connection(), &call.name)?;
                 let shown = view(tx.connection(), &peer)?;
                 if let Some(token) = peer.token {
@@ -280,7 +310,7 @@ impl Ops {
                 Ok(shown)
             })
             .await?;
-        self.sweep_peer_secrets().await;
+        self.sweep_secrets().await;
         Ok(removed)
     }
 
@@ -288,42 +318,50 @@ impl Ops {
     ///
     /// # Errors
     /// The caller is not the person, the chat or peer is unknown, or the chat cannot be shared.
-    pub async fn share_chat(&self, caller: Caller, call: ShareChat) -> Result<ChatShares, OpError> {
-        Self::check(&caller.who, Action::ManageHub)?;
-        self.write(caller, move |tx, _| {
-            let ShareChat {
-                chat_id,
-                peer,
-                read_only,
-                shared,
-            } = call;
-            let peer = known(tx.connection(), &peer)?;
-            let chat = chat_by_id(tx.connection(), ChatId(chat_id))?.filter(|chat| !chat.importing);
-            let chat = chat.ok_or_else(|| Denied::not_found("chat", &chat_id.to_string()))?;
-            if chat.link == Some(ChatLink::Followed) {
-                return Err(Denied::conflict(
-                    "chat_id",
-                    "it is a copy of another hub's chat; only that hub can share it",
-                )
-                .into());
-            }
-            if chat.kind != ChatKind::Chat {
-                return Err(
-                    Denied::invalid("chat_id", "boards and direct chats cannot be shared").into(),
-                );
-            }
-            if shared {
-                tx.share_chat(chat.id, peer.id, read_only)?
-            } else {
-                tx.unshare_chat(chat.id, peer.id)?
-            }
-            Ok(ChatShares {
-                chat_id,
-                title: chat.title,
-                shares: share_views(tx.connection(), chat.id)?,
+    pub(crate) async fn share(
+        &self,
+        caller: Caller,
+        call: ShareChat,
+    ) -> Result<ChatShares, OpError> {
+        lookup::check(&caller.who, Action::ManageHub)?;
+        caller
+            .write(&self.store, move |tx, _| {
+                let ShareChat {
+                    chat_id,
+                    peer,
+                    read_only,
+                    shared,
+                } = call;
+                let peer = known(tx.connection(), &peer)?;
+                let chat =
+                    chat_by_id(tx.connection(), ChatId(chat_id))?.filter(|chat| !chat.importing);
+                let chat = chat.ok_or_else(|| Denied::not_found("chat", &chat_id.to_string()))?;
+                if chat.link == Some(ChatLink::Followed) {
+                    return Err(Denied::conflict(
+                        "chat_id",
+                        "it is a copy of another hub's chat; only that hub can share it",
+                    )
+                    .into());
+                }
+                if chat.kind != ChatKind::Chat {
+                    return Err(Denied::invalid(
+                        "chat_id",
+                        "boards and direct chats cannot be shared",
+                    )
+                    .into());
+                }
+                if shared {
+                    tx.share_chat(chat.id, peer.id, read_only)?
+                } else {
+                    tx.unshare_chat(chat.id, peer.id)?
+                }
+                Ok(ChatShares {
+                    chat_id,
+                    title: chat.title,
+                    shares: share_views(tx.connection(), chat.id)?,
+                })
             })
-        })
-        .await
+            .await
     }
 }
 

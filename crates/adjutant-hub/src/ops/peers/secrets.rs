@@ -1,11 +1,14 @@
 //! The files with the tokens that peers have issued for this hub.
 
+use crate::config::Home;
 use crate::files;
-use crate::ops::{OpError, Ops, random};
-use crate::store::peers;
+use crate::ops::{OpError, random};
+use crate::store::{Store, peers};
 use adjutant_core::hex;
 use std::io::{self, Write};
 use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::{Mutex, MutexGuard};
 
 /// Longest file, in bytes.
 const FILE_BYTES_MAX: u64 = 4 * 1024;
@@ -19,15 +22,61 @@ pub(super) enum SecretError {
     NotText { path: PathBuf },
 }
 
-impl Ops {
-    fn peer_secret(&self, name: &str) -> PathBuf {
+/// The files with tokens for peers. Clones share the lock.
+#[derive(Debug, Clone)]
+pub(super) struct PeerSecrets {
+    store: Store,
+    home: Arc<Home>,
+    changing: Arc<Mutex<()>>,
+}
+
+/// The right to add and remove files: another call's sweep must not find a file before its peer.
+pub(super) struct SecretChanges<'a> {
+    secrets: &'a PeerSecrets,
+    _changing: MutexGuard<'a, ()>,
+}
+
+impl PeerSecrets {
+    pub(super) fn new(store: Store, home: Arc<Home>) -> Self {
+        Self {
+            store,
+            home,
+            changing: Arc::default(),
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
         self.home.peers_dir().join(name)
     }
 
+    /// Waits until no other call changes files.
+    pub(super) async fn change(&self) -> SecretChanges<'_> {
+        SecretChanges {
+            secrets: self,
+            _changing: self.changing.lock().await,
+        }
+    }
+
+    /// Reads a token.
+    pub(super) async fn read(&self, name: &str) -> Result<String, SecretError> {
+        let path = self.path(name);
+        let (home, read_path) = (self.home.dir.clone(), path.clone());
+        let read = move || files::read(&home, &read_path, FILE_BYTES_MAX);
+        let read = tokio::task::spawn_blocking(read)
+            .await
+            .map_err(io::Error::other);
+        match read.and_then(|read| read) {
+            Ok(bytes) => String::from_utf8(bytes).map_err(|_| SecretError::NotText { path }),
+            Err(source) => Err(SecretError::Unreadable { path, source }),
+        }
+    }
+}
+
+impl SecretChanges<'_> {
     /// Writes a token to a new file, durably, and returns its name.
-    pub(super) async fn write_peer_secret(&self, token: String) -> Result<String, OpError> {
+    pub(super) async fn write(&self, token: String) -> Result<String, OpError> {
         let name = hex(random::<16>());
-        let (home, path) = (self.home.dir.clone(), self.peer_secret(&name));
+        let (home, path) = (self.secrets.home.dir.clone(), self.secrets.path(&name));
         let write = move || {
             let dir = path.parent().unwrap_or(&home);
             files::make_dirs(&home, dir)?;
@@ -46,29 +95,9 @@ impl Ops {
         Ok(name)
     }
 
-    /// Reads a token.
-    pub(super) async fn read_peer_secret(&self, name: &str) -> Result<String, SecretError> {
-        let path = self.peer_secret(name);
-        let (home, read_path) = (self.home.dir.clone(), path.clone());
-        let read = move || files::read(&home, &read_path, FILE_BYTES_MAX);
-        let read = tokio::task::spawn_blocking(read)
-            .await
-            .map_err(io::Error::other);
-        match read.and_then(|read| read) {
-            Ok(bytes) => String::from_utf8(bytes).map_err(|_| SecretError::NotText { path }),
-            Err(source) => Err(SecretError::Unreadable { path, source }),
-        }
-    }
-
     /// Removes the files of peers that were removed or have another token.
-    pub(crate) async fn sweep_peer_secrets(&self) {
-        let _changing = self.peer_secrets.lock().await;
-        self.sweep_unused_secrets().await;
-    }
-
-    /// Like [`Ops::sweep_peer_secrets`], for a caller that holds the lock.
-    pub(super) async fn sweep_unused_secrets(&self) {
-        let in_use = self.store.read(peers).map(|peers| {
+    pub(super) async fn sweep(&self) {
+        let in_use = self.secrets.store.read(peers).map(|peers| {
             peers
                 .into_iter()
                 .filter_map(|peer| peer.remote)
@@ -79,7 +108,7 @@ impl Ops {
             Ok(in_use) => in_use,
             Err(error) => return tracing::warn!(%error, "unused tokens of peers stay in the home"),
         };
-        let dir = self.home.peers_dir();
+        let dir = self.secrets.home.peers_dir();
         let sweep = move || {
             let entries = match std::fs::read_dir(&dir) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),

@@ -3,14 +3,14 @@
 //! peer, whether it exists or not.
 
 use crate::failpoint::failpoint;
+use crate::ops::OpError;
 use crate::ops::chats::storable;
-use crate::ops::{OpError, Ops};
 use crate::protocol::peer::{
     KEY_BYTES_MAX, PostOutcome, PostShared, ReadShared, SharedChat, SharedEntry, SharedList,
     SharedPage, WAIT_MS_MAX,
 };
 use crate::store::{
-    Chat, ChatEntry, Connection, NewEntry, Peer, StoreError, Topic, changes_of, chat_by_id,
+    Chat, ChatEntry, Connection, NewEntry, Peer, Store, StoreError, Topic, changes_of, chat_by_id,
     entries_after, entries_changed, entry_by_seq, own_key, peer_by_token, peer_speakers, share_for,
     shared_with,
 };
@@ -29,125 +29,119 @@ const ENTRIES_AT_ONCE: u32 = 8;
 /// Maximum text in a page, in bytes; a single larger entry is still sent.
 const PAGE_BYTES_MAX: usize = 512 * 1024;
 
-impl Ops {
-    /// Lists the chats that are shared with the peer that presents a token.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(crate) fn shared_chats(&self, token: i64) -> Result<SharedList, OpError> {
-        Ok(self.store.read(|connection| {
-            let Some(peer) = peer_by_token(connection, token)?.filter(|peer| !peer.blocked) else {
-                return Ok(SharedList::default());
-            };
-            let mut chats = Vec::new();
-            for (id, read_only) in shared_with(connection, peer.id, CHATS_MAX)? {
-                if let Some(chat) = chat_by_id(connection, id)? {
-                    chats.push(SharedChat {
-                        chat: id.0,
-                        title: chat.title,
-                        read_only,
-                        archived: chat.archived,
-                        last_seq: chat.last_seq,
-                    });
-                }
-            }
-            Ok::<_, StoreError>(SharedList { chats })
-        })?)
-    }
-
-    /// Reads entries of a shared chat, waiting for new ones if there are none. The wait ends at
-    /// once when the sharing ends.
-    ///
-    /// # Errors
-    /// The chat is not shared with the peer.
-    pub(crate) async fn shared_entries(
-        &self,
-        token: i64,
-        call: ReadShared,
-    ) -> Result<SharedPage, OpError> {
-        let deadline = crate::ops::end_of_wait(call.wait_ms.min(WAIT_MS_MAX));
-        let subscription = self
-            .store
-            .wake_ups()
-            .subscribe(vec![Topic::Chat(ChatId(call.chat)), Topic::Peers]);
-        loop {
-            let page = self
-                .store
-                .read(|connection| page(connection, token, &call))?;
-            let has_changed =
-                page.diverged || !page.entries.is_empty() || page.changes > call.changes;
-            if has_changed || Instant::now() >= deadline {
-                return Ok(page);
-            }
-            // At the deadline, the next page is the reply.
-            tokio::time::timeout_at(deadline, subscription.wait())
-                .await
-                .ok();
-        }
-    }
-
-    /// Adds a post of a peer to a shared chat, once for each key.
-    ///
-    /// # Errors
-    /// The chat is not shared with the peer; or a failure of the store. A post that can never be
-    /// accepted is an outcome.
-    pub(crate) async fn post_shared(
-        &self,
-        token: i64,
-        call: PostShared,
-    ) -> Result<PostOutcome, OpError> {
-        failpoint!("peer.before_post");
-        if call.key.is_empty()
-            || call.key.len() > KEY_BYTES_MAX
-            || !call.key.bytes().all(|byte| byte.is_ascii_graphic())
-        {
-            return Err(Denied::invalid(
-                "key",
-                format!("use 1 to {KEY_BYTES_MAX} visible ASCII characters"),
-            )
-            .into());
-        }
-        let posted = self.store.write(move |tx| {
-            let (peer, chat, read_only) = shared(tx.connection(), token, call.chat)?;
-            if let Some(entry) = tx.posted_by_peer(&peer.name, &call.key)? {
-                let is_same = entry.chat == chat.id;
-                return Ok(if is_same {
-                    Ok(entry.seq)
-                } else {
-                    Err("the key was used in another chat".to_owned())
+/// Lists the chats that are shared with the peer that presents a token.
+///
+/// # Errors
+/// A failure of the store.
+pub(crate) fn shared_chats(store: &Store, token: i64) -> Result<SharedList, OpError> {
+    Ok(store.read(|connection| {
+        let Some(peer) = peer_by_token(connection, token)?.filter(|peer| !peer.blocked) else {
+            return Ok(SharedList::default());
+        };
+        let mut chats = Vec::new();
+        for (id, read_only) in shared_with(connection, peer.id, CHATS_MAX)? {
+            if let Some(chat) = chat_by_id(connection, id)? {
+                chats.push(SharedChat {
+                    chat: id.0,
+                    title: chat.title,
+                    read_only,
+                    archived: chat.archived,
+                    last_seq: chat.last_seq,
                 });
             }
-            let entry = match new_entry(tx.connection(), &peer, &chat, read_only, &call) {
-                Ok(entry) => entry,
-                Err(StoreError::Denied(denied)) => return Ok(Err(denied.to_string())),
-                Err(error) => return Err(error),
-            };
-            let who = entry.author.to_string();
-            let (speakers, is_known) = peer_speakers(tx.connection(), chat.id, &peer.name, &who)?;
-            if !is_known && speakers >= SPEAKERS_MAX {
-                let limit = Denied::Limit {
-                    what: "participants of one hub in a chat",
-                    limit: SPEAKERS_MAX,
-                };
-                return Ok(Err(limit.to_string()));
-            }
-            Ok(Ok(tx
-                .add_peer_post(chat.id, &peer.name, &call.key, &entry)?
-                .seq))
-        });
-        let posted = posted.await?;
-        failpoint!("peer.after_post");
-        Ok(match posted {
-            Ok(seq) => PostOutcome {
-                seq: Some(seq),
-                refused: None,
-            },
-            Err(refused) => PostOutcome {
-                seq: None,
-                refused: Some(refused),
-            },
-        })
+        }
+        Ok::<_, StoreError>(SharedList { chats })
+    })?)
+}
+
+/// Reads entries of a shared chat, waiting for new ones if there are none. The wait ends at
+/// once when the sharing ends.
+///
+/// # Errors
+/// The chat is not shared with the peer.
+pub(crate) async fn shared_entries(
+    store: &Store,
+    token: i64,
+    call: ReadShared,
+) -> Result<SharedPage, OpError> {
+    let deadline = crate::ops::end_of_wait(call.wait_ms.min(WAIT_MS_MAX));
+    let subscription = store
+        .wake_ups()
+        .subscribe(vec![Topic::Chat(ChatId(call.chat)), Topic::Peers]);
+    loop {
+        let page = store.read(|connection| page(connection, token, &call))?;
+        let has_changed = page.diverged || !page.entries.is_empty() || page.changes > call.changes;
+        if has_changed || Instant::now() >= deadline {
+            return Ok(page);
+        }
+        // At the deadline, the next page is the reply.
+        tokio::time::timeout_at(deadline, subscription.wait())
+            .await
+            .ok();
     }
+}
+
+/// Adds a post of a peer to a shared chat, once for each key.
+///
+/// # Errors
+/// The chat is not shared with the peer; or a failure of the store. A post that can never be
+/// accepted is an outcome.
+pub(crate) async fn post_shared(
+    store: &Store,
+    token: i64,
+    call: PostShared,
+) -> Result<PostOutcome, OpError> {
+    failpoint!("peer.before_post");
+    if call.key.is_empty()
+        || call.key.len() > KEY_BYTES_MAX
+        || !call.key.bytes().all(|byte| byte.is_ascii_graphic())
+    {
+        return Err(Denied::invalid(
+            "key",
+            format!("use 1 to {KEY_BYTES_MAX} visible ASCII characters"),
+        )
+        .into());
+    }
+    let posted = store.write(move |tx| {
+        let (peer, chat, read_only) = shared(tx.connection(), token, call.chat)?;
+        if let Some(entry) = tx.posted_by_peer(&peer.name, &call.key)? {
+            let is_same = entry.chat == chat.id;
+            return Ok(if is_same {
+                Ok(entry.seq)
+            } else {
+                Err("the key was used in another chat".to_owned())
+            });
+        }
+        let entry = match new_entry(tx.connection(), &peer, &chat, read_only, &call) {
+            Ok(entry) => entry,
+            Err(StoreError::Denied(denied)) => return Ok(Err(denied.to_string())),
+            Err(error) => return Err(error),
+        };
+        let who = entry.author.to_string();
+        let (speakers, is_known) = peer_speakers(tx.connection(), chat.id, &peer.name, &who)?;
+        if !is_known && speakers >= SPEAKERS_MAX {
+            let limit = Denied::Limit {
+                what: "participants of one hub in a chat",
+                limit: SPEAKERS_MAX,
+            };
+            return Ok(Err(limit.to_string()));
+        }
+        Ok(Ok(tx
+            .add_peer_post(chat.id, &peer.name, &call.key, &entry)?
+            .seq))
+    });
+    let posted = posted.await?;
+    failpoint!("peer.after_post");
+    Ok(match posted {
+        Ok(seq) => PostOutcome {
+            seq: Some(seq),
+            refused: None,
+        },
+        Err(refused) => PostOutcome {
+            seq: None,
+            refused: Some(refused),
+        },
+    })
 }
 
 /// Finds a chat that is shared with the peer that presents a token, and whether only for reading.

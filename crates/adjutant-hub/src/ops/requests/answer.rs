@@ -1,12 +1,18 @@
 //! Answering requests.
 
+use crate::clock;
 use crate::config::Home;
+use crate::ops::answer_links::{AnswerLink, LinkAnswer};
 use crate::ops::checks::check_size;
-use crate::ops::requests::delegations::Child;
+use crate::ops::requests::delegations::{Child, child_of};
 use crate::ops::requests::receipts::request_of_receipt;
 use crate::ops::requests::rules::grant_same;
+use crate::ops::settings::Settings;
+use crate::ops::workspaces::Workspaces;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Connection, Request, StoreError, Topic, Tx, WakeUps, run_by_id};
+use crate::store::{
+    Connection, Request, Store, StoreError, Topic, Tx, WakeUps, request_by_id, run_by_id,
+};
 use crate::view::{AnswerOne, AnswerRequests, Answered, ChangesView, DecisionWord, RunView};
 use adjutant_core::policy::GrantTerms;
 use adjutant_core::request::LinkName;
@@ -23,23 +29,71 @@ const GRANT_S_MAX: u64 = 30 * 24 * 60 * 60;
 /// Maximum number of answers in one call.
 const ANSWERS_MAX: usize = 100;
 
-impl Ops {
+/// Answers requests.
+#[derive(Debug, Clone)]
+pub(crate) struct AnswerCall {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    workspaces: Workspaces,
+}
+
+impl AnswerCall {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+            workspaces: Workspaces::of(ops),
+        }
+    }
+
     /// Answers requests. If one is refused, none is answered.
     ///
     /// # Errors
     /// A request is unknown, foreign, already settled, ambiguous or the caller's own.
-    pub async fn answer(&self, caller: Caller, call: AnswerRequests) -> Result<Answered, OpError> {
+    pub(crate) async fn answer(
+        &self,
+        caller: Caller,
+        call: AnswerRequests,
+    ) -> Result<Answered, OpError> {
         self.settle(caller, call, None).await
     }
 
-    /// Like [`Ops::answer`]. `via`: the person who answers with a link.
-    pub(in crate::ops) async fn settle(
+    /// Answers the request of a link, in the name of its person.
+    ///
+    /// # Errors
+    /// There is no such option, the answer is invalid, or the request is answered, withdrawn,
+    /// expired, removed or another text.
+    pub(crate) async fn answer_by_link(
+        &self,
+        link: &AnswerLink,
+        answer: LinkAnswer,
+    ) -> Result<(), OpError> {
+        let Some(request) = self
+            .store
+            .read(|connection| request_by_id(connection, link.request))?
+        else {
+            return Err(Denied::not_found("question", &link.request.to_string()).into());
+        };
+        let answers = vec![link.answered(&request, answer, clock::steady())?];
+        let caller = Caller {
+            who: Principal::Person,
+            key: None,
+        };
+        self.settle(caller, AnswerRequests { answers }, Some(link.name.clone()))
+            .await
+            .map(|_| ())
+    }
+
+    /// Like [`Self::answer`]. `via`: the person who answers with a link.
+    async fn settle(
         &self,
         caller: Caller,
         call: AnswerRequests,
         via: Option<LinkName>,
     ) -> Result<Answered, OpError> {
-        Self::check(&caller.who, Action::Answer)?;
+        lookup::check(&caller.who, Action::Answer)?;
         let answers = self.parse_answers(&caller.who, call.answers, via).await?;
         let named: Vec<String> = answers
             .iter()
@@ -49,12 +103,12 @@ impl Ops {
             answers,
             home: Arc::clone(&self.home),
             wake_ups: Arc::clone(self.store.wake_ups()),
-            retention: self.retention(),
+            retention: self.settings.retention(),
         };
         let home = Arc::clone(&self.home);
-        let (requests, runs) = self
+        let (requests, runs) = caller
             .write_with_receipt(
-                caller,
+                &self.store,
                 move |connection, who| announce_requests(connection, who, &named),
                 move |tx, who| settlement.commit(tx, who),
                 settled_ids,
@@ -106,7 +160,15 @@ impl Ops {
     ) -> Result<ParsedAnswer, OpError> {
         let decision = parse_decision(&one)?;
         let grant = requested_grant(&one)?;
-        let child = self.child_of(who, &one, &decision).await?;
+        let child = child_of(
+            &self.store,
+            &self.settings,
+            &self.workspaces,
+            who,
+            &one,
+            &decision,
+        )
+        .await?;
         Ok(ParsedAnswer {
             decision,
             child,

@@ -2,10 +2,12 @@
 
 use crate::clock;
 use crate::ops::checks::{check_size, checked_expiry, checked_options};
-use crate::ops::policy_changes::PolicyFile;
+use crate::ops::policy_file::PolicyFile;
+use crate::ops::requests::messages::messages_for;
 use crate::ops::requests::rules::{ask_approval, stated_operation};
-use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::NewRequest;
+use crate::ops::settings::Settings;
+use crate::ops::{Caller, OpError, lookup, render};
+use crate::store::{NewRequest, Store};
 use crate::view::{DecisionWord, RequestApproval, RequestView};
 use adjutant_core::policy::{Operation, REQUEST_APPROVAL};
 use adjutant_core::signal::{SignalKind, Source};
@@ -66,77 +68,75 @@ fn validate(call: &RequestApproval, expiry_s_min: i64) -> Result<(), Denied> {
     checked_expiry(call.expires_s, expiry_s_min)
 }
 
-impl Ops {
-    /// Opens an approval of the calling run. Durable when it returns.
-    ///
-    /// # Errors
-    /// The caller is not a run, the run is not live, or a field is unusable.
-    pub async fn request_approval(
-        &self,
-        caller: Caller,
-        call: RequestApproval,
-    ) -> Result<RequestView, OpError> {
-        Self::check(&caller.who, Action::Ask)?;
-        validate(&call, self.decision_expiry_s_min())?;
-        let id = RequestId::new(clock::now(), crate::ops::random());
-        let expiry_ms = self.expiry_ms(call.expires_s);
-        let policies = PolicyFile::of(self);
-        let Caller { who, key } = caller.clone();
-        let cwd = self
-            .store
-            .read(|connection| lookup::run(connection, &who, Action::Ask, ""))?
-            .cwd;
-        let operation = match call.operation.clone() {
-            Some(stated) if stated.tool != REQUEST_APPROVAL => Operation::from(stated),
-            stated => {
-                let (action, preview) = (call.action.clone(), call.preview.clone());
-                let resolved = tokio::task::spawn_blocking(move || {
-                    stated_operation(&cwd, &action, preview.as_deref(), stated)
-                })
-                .await;
-                resolved.map_err(|error| OpError::Io(error.to_string()))?
-            }
-        };
-        let mut view = self
-            .write(caller, move |tx, who| {
-                let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
-                let RequestApproval {
-                    action,
+/// Opens an approval of the calling run. Durable when it returns.
+///
+/// # Errors
+/// The caller is not a run, the run is not live, or a field is unusable.
+pub(crate) async fn request_approval(
+    store: &Store,
+    settings: &Settings,
+    caller: Caller,
+    call: RequestApproval,
+) -> Result<RequestView, OpError> {
+    lookup::check(&caller.who, Action::Ask)?;
+    validate(&call, settings.decision_expiry_s_min())?;
+    let id = RequestId::new(clock::now(), crate::ops::random());
+    let expiry_ms = settings.expiry_ms(call.expires_s);
+    let policies = PolicyFile::of(settings);
+    let Caller { who, key } = caller.clone();
+    let cwd = store
+        .read(|connection| lookup::run(connection, &who, Action::Ask, ""))?
+        .cwd;
+    let operation = match call.operation.clone() {
+        Some(stated) if stated.tool != REQUEST_APPROVAL => Operation::from(stated),
+        stated => {
+            let (action, preview) = (call.action.clone(), call.preview.clone());
+            let resolved = tokio::task::spawn_blocking(move || {
+                stated_operation(&cwd, &action, preview.as_deref(), stated)
+            })
+            .await;
+            resolved.map_err(|error| OpError::Io(error.to_string()))?
+        }
+    };
+    let mut view = caller
+        .write(store, move |tx, who| {
+            let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
+            let RequestApproval {
+                action,
+                preview,
+                risk,
+                context,
+                options,
+                default: _,
+                blocking,
+                expires_s: _,
+                operation: _,
+            } = call;
+            let new = NewRequest {
+                id,
+                subject: Subject::Approval {
                     preview,
                     risk,
-                    context,
-                    options,
-                    default: _,
-                    blocking,
-                    expires_s: _,
-                    operation: _,
-                } = call;
-                let new = NewRequest {
-                    id,
-                    subject: Subject::Approval {
-                        preview,
-                        risk,
-                        operation: Box::new(operation),
-                    },
-                    question: action,
-                    context,
-                    options,
-                    default: None,
-                    blocking,
-                    by_block: false,
-                    own_id: None,
-                    clarification: None,
-                    patience_ms: run.patience_ms,
-                    expires_at: tx.steady().plus_ms(expiry_ms),
-                };
-                Ok(render::request(&tx.as_signal(
-                    Some(SignalKind::Approval),
-                    Source::Tool,
-                    |tx| ask_approval(tx, &run, &new, &policies),
-                )?))
-            })
-            .await?;
-        view.messages = self.messages_for(&who, key.as_ref()).await?;
-        Ok(view)
-    }
+                    operation: Box::new(operation),
+                },
+                question: action,
+                context,
+                options,
+                default: None,
+                blocking,
+                by_block: false,
+                own_id: None,
+                clarification: None,
+                patience_ms: run.patience_ms,
+                expires_at: tx.steady().plus_ms(expiry_ms),
+            };
+            Ok(render::request(&tx.as_signal(
+                Some(SignalKind::Approval),
+                Source::Tool,
+                |tx| ask_approval(tx, &run, &new, &policies),
+            )?))
+        })
+        .await?;
+    view.messages = messages_for(store, &who, key.as_ref()).await?;
+    Ok(view)
 }

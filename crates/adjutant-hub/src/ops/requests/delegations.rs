@@ -5,9 +5,12 @@ use crate::config::Config;
 use crate::ops::budgets::{stated_budget, unmetered};
 use crate::ops::checks::{check_size, checked_cwd, checked_expiry, checked_prompt};
 use crate::ops::fence::fence_workspace;
-use crate::ops::{Caller, OpError, Ops, lookup, profiles, programs, random, render};
+use crate::ops::requests::messages::messages_for;
+use crate::ops::settings::Settings;
+use crate::ops::workspaces::Workspaces;
+use crate::ops::{Caller, OpError, lookup, profiles, programs, random, render};
 use crate::store::{
-    Connection, NewRequest, NewRun, NewWorkspace, Request, Run, RunInput, StoreError, Tx,
+    Connection, NewRequest, NewRun, NewWorkspace, Request, Run, RunInput, Store, StoreError, Tx,
     run_by_id, run_input, runs_using_directory, workspace_around,
 };
 use crate::view::{AnswerOne, Delegate, RequestView};
@@ -167,137 +170,141 @@ fn refuse_link(named: &Path, cwd: &str) -> Result<(), Denied> {
     ))
 }
 
-impl Ops {
-    /// Opens a delegation of the calling run. Durable when it returns.
-    ///
-    /// # Errors
-    /// The caller is not a run, the run is not live, or a field is unusable.
-    pub async fn delegate(&self, caller: Caller, call: Delegate) -> Result<RequestView, OpError> {
-        Self::check(&caller.who, Action::Ask)?;
-        checked_expiry(call.expires_s, self.decision_expiry_s_min())?;
-        let expiry_ms = self.expiry_ms(call.expires_s);
-        let delegation = read(call)?;
-        let id = RequestId::new(clock::now(), random());
-        let Caller { who, key } = caller.clone();
-        let mut view = self
-            .write(caller, move |tx, who| {
-                let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
-                let new = NewRequest {
-                    id,
-                    question: delegation.task.clone(),
-                    context: None,
-                    options: Vec::new(),
-                    default: None,
-                    blocking: delegation.independence == Independence::Blocks,
-                    subject: Subject::Delegation(delegation),
-                    by_block: false,
-                    own_id: None,
-                    clarification: None,
-                    patience_ms: run.patience_ms,
-                    expires_at: tx.steady().plus_ms(expiry_ms),
-                };
-                Ok(render::request(&tx.as_signal(
-                    Some(SignalKind::Delegation),
-                    Source::Tool,
-                    |tx| tx.ask(&run, &new),
-                )?))
-            })
-            .await?;
-        view.messages = self.messages_for(&who, key.as_ref()).await?;
-        Ok(view)
-    }
+/// Opens a delegation of the calling run. Durable when it returns.
+///
+/// # Errors
+/// The caller is not a run, the run is not live, or a field is unusable.
+pub(crate) async fn delegate(
+    store: &Store,
+    settings: &Settings,
+    caller: Caller,
+    call: Delegate,
+) -> Result<RequestView, OpError> {
+    lookup::check(&caller.who, Action::Ask)?;
+    checked_expiry(call.expires_s, settings.decision_expiry_s_min())?;
+    let expiry_ms = settings.expiry_ms(call.expires_s);
+    let delegation = read(call)?;
+    let id = RequestId::new(clock::now(), random());
+    let Caller { who, key } = caller.clone();
+    let mut view = caller
+        .write(store, move |tx, who| {
+            let run = lookup::run(tx.connection(), who, Action::Ask, "")?;
+            let new = NewRequest {
+                id,
+                question: delegation.task.clone(),
+                context: None,
+                options: Vec::new(),
+                default: None,
+                blocking: delegation.independence == Independence::Blocks,
+                subject: Subject::Delegation(delegation),
+                by_block: false,
+                own_id: None,
+                clarification: None,
+                patience_ms: run.patience_ms,
+                expires_at: tx.steady().plus_ms(expiry_ms),
+            };
+            Ok(render::request(&tx.as_signal(
+                Some(SignalKind::Delegation),
+                Source::Tool,
+                |tx| tx.ask(&run, &new),
+            )?))
+        })
+        .await?;
+    view.messages = messages_for(store, &who, key.as_ref()).await?;
+    Ok(view)
+}
 
-    /// Prepares the child run of an approved delegation. A request never changes, so this can be
-    /// done before the deciding transaction. `None`: nothing is delegated, or there is no such
-    /// request, which the transaction refuses.
-    pub(super) async fn child_of(
-        &self,
-        who: &Principal,
-        one: &AnswerOne,
-        decision: &Decision,
-    ) -> Result<Option<Child>, OpError> {
-        let Decision::Approved { changes, .. } = decision else {
-            return Ok(None);
-        };
-        let found = self
-            .store
-            .read(|connection| asked_delegation(connection, who, one))?;
-        let Some(AskedDelegation {
-            request,
-            asked,
-            requester,
-            input: own,
-        }) = found
-        else {
-            return Ok(None);
-        };
-        let wanted = with_changes(&asked, changes);
-        let config = self.config_or_builtin();
-        let mut agent = child_agent(&config, &own, wanted.agent.as_deref())?;
-        let cwd = child_directory(&requester, &wanted, agent.fence)?;
-        let (workspace, fence_workspace) = self.child_workspace(&requester, &agent, &cwd).await?;
-        let prompt = delegation_prompt(&requester.name, &wanted);
-        agent.receive_expected_messages(&prompt);
-        checked_prompt(&prompt, agent.prompt)?;
-        let new = NewRun {
-            id: RunId::new(clock::now(), random()),
-            name: None,
-            name_seed: random(),
-            cwd,
-            workspace,
-            fence_workspace,
-            owner: requester.owner.clone(),
-            retry_of: None,
-            under: Some((requester.id, config.tree)),
-            rank: Rank::of(wanted.priority, wanted.independence),
-            pool: child_pool(&config, &agent.name, &requester.pool),
-            after: Vec::new(),
-            after_failed: AfterFailed::default(),
-            agent_why: None,
-            estimate_ms: wanted.estimate.as_deref().and_then(estimate::duration_ms),
-            budget: wanted.budget,
-            unmetered: unmetered(&config, &agent),
-            task: wanted.task.clone(),
-            by: who.clone(),
-            input: RunInput {
-                prompt,
-                agent,
-                env: own.env,
-                criteria: None,
-                accept: Vec::new(),
-                variables: None,
-            },
-        };
-        Ok(Some(Child {
-            request: request.id,
-            new,
-            waits: wanted.independence == Independence::Blocks,
-            refuse_shared: config.refuse_shared_directory,
-        }))
-    }
+/// Prepares the child run of an approved delegation. A request never changes, so this can be
+/// done before the deciding transaction. `None`: nothing is delegated, or there is no such
+/// request, which the transaction refuses.
+pub(super) async fn child_of(
+    store: &Store,
+    settings: &Settings,
+    workspaces: &Workspaces,
+    who: &Principal,
+    one: &AnswerOne,
+    decision: &Decision,
+) -> Result<Option<Child>, OpError> {
+    let Decision::Approved { changes, .. } = decision else {
+        return Ok(None);
+    };
+    let found = store.read(|connection| asked_delegation(connection, who, one))?;
+    let Some(AskedDelegation {
+        request,
+        asked,
+        requester,
+        input: own,
+    }) = found
+    else {
+        return Ok(None);
+    };
+    let wanted = with_changes(&asked, changes);
+    let config = settings.config_or_builtin();
+    let mut agent = child_agent(&config, &own, wanted.agent.as_deref())?;
+    let cwd = child_directory(&requester, &wanted, agent.fence)?;
+    let (workspace, fence_workspace) =
+        child_workspace(store, workspaces, &requester, &agent, &cwd).await?;
+    let prompt = delegation_prompt(&requester.name, &wanted);
+    agent.receive_expected_messages(&prompt);
+    checked_prompt(&prompt, agent.prompt)?;
+    let new = NewRun {
+        id: RunId::new(clock::now(), random()),
+        name: None,
+        name_seed: random(),
+        cwd,
+        workspace,
+        fence_workspace,
+        owner: requester.owner.clone(),
+        retry_of: None,
+        under: Some((requester.id, config.tree)),
+        rank: Rank::of(wanted.priority, wanted.independence),
+        pool: child_pool(&config, &agent.name, &requester.pool),
+        after: Vec::new(),
+        after_failed: AfterFailed::default(),
+        agent_why: None,
+        estimate_ms: wanted.estimate.as_deref().and_then(estimate::duration_ms),
+        budget: wanted.budget,
+        unmetered: unmetered(&config, &agent),
+        task: wanted.task.clone(),
+        by: who.clone(),
+        input: RunInput {
+            prompt,
+            agent,
+            env: own.env,
+            criteria: None,
+            accept: Vec::new(),
+            variables: None,
+        },
+    };
+    Ok(Some(Child {
+        request: request.id,
+        new,
+        waits: wanted.independence == Independence::Blocks,
+        refuse_shared: config.refuse_shared_directory,
+    }))
+}
 
-    /// Plans where a child works: its own workspace, if it needs one, and the directory behind its
-    /// fence. A run in a workspace shares it with its children.
-    async fn child_workspace(
-        &self,
-        requester: &Run,
-        agent: &AgentSpec,
-        cwd: &str,
-    ) -> Result<(Option<NewWorkspace>, Option<String>), OpError> {
-        let is_in_workspace = self
-            .store
-            .read(|connection| workspace_around(connection, cwd))?
-            .is_some();
-        if is_in_workspace {
-            return Ok((None, None));
-        }
-        let workspace = self.plan_workspace(cwd, agent.isolation, false).await?;
-        let works_in_users_files = workspace.is_none();
-        let fence_workspace = works_in_users_files
-            .then(|| fence_workspace(agent.fence, Path::new(cwd), requester.fence.as_ref()))
-            .flatten();
-        Ok((workspace, fence_workspace))
+/// Plans where a child works: its own workspace, if it needs one, and the directory behind its
+/// fence. A run in a workspace shares it with its children.
+async fn child_workspace(
+    store: &Store,
+    workspaces: &Workspaces,
+    requester: &Run,
+    agent: &AgentSpec,
+    cwd: &str,
+) -> Result<(Option<NewWorkspace>, Option<String>), OpError> {
+    let is_in_workspace = store
+        .read(|connection| workspace_around(connection, cwd))?
+        .is_some();
+    if is_in_workspace {
+        return Ok((None, None));
     }
+    let workspace = workspaces.plan(cwd, agent.isolation, false).await?;
+    let works_in_users_files = workspace.is_none();
+    let fence_workspace = works_in_users_files
+        .then(|| fence_workspace(agent.fence, Path::new(cwd), requester.fence.as_ref()))
+        .flatten();
+    Ok((workspace, fence_workspace))
 }
 
 /// A delegation that is about to be decided.

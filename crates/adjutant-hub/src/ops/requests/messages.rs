@@ -1,8 +1,8 @@
 //! Messages that a run receives with its own tool calls, when its process reads no input.
 
-use crate::ops::{OpError, Ops, render};
+use crate::ops::{OpError, render};
 use crate::store::{
-    Connection, Key, StoreError, Tx, has_queued_messages, has_unread_notes, is_key_used,
+    Connection, Key, Store, StoreError, Tx, has_queued_messages, has_unread_notes, is_key_used,
     messages_by_id, queued_messages,
 };
 use crate::view::MessageView;
@@ -11,42 +11,38 @@ use adjutant_core::{Principal, PromptVia, RunId};
 /// Suffix of the idempotency key for messages delivered with a call.
 pub(super) const MESSAGES: &str = "messages";
 
-impl Ops {
-    /// Delivers queued messages with one of the run's own calls. A repeated call under the same key
-    /// gets the same messages, since its reply may have been lost.
-    pub(in crate::ops) async fn deliver_queued_messages(
-        &self,
-        run: RunId,
-        key: Option<&Key>,
-    ) -> Result<Vec<MessageView>, OpError> {
-        let key = key.map(|key| key.with_suffix(MESSAGES));
-        let has_none = |connection: &Connection| {
-            announce_messages(connection, run, key.as_ref());
-            connection.announce(|connection| has_unread_notes(connection, run));
-            Ok::<_, StoreError>(
-                has_no_messages(connection, run, key.as_ref())?
-                    && !has_unread_notes(connection, run)?,
-            )
-        };
-        if self.store.read(has_none)? {
-            return Ok(Vec::new());
-        }
-        Ok(self
-            .store
-            .write(move |tx| deliver_messages_with_call(tx, run, key.as_ref()))
-            .await?)
+/// Delivers queued messages with one of the run's own calls. A repeated call under the same key
+/// gets the same messages, since its reply may have been lost.
+pub(in crate::ops) async fn deliver_queued_messages(
+    store: &Store,
+    run: RunId,
+    key: Option<&Key>,
+) -> Result<Vec<MessageView>, OpError> {
+    let key = key.map(|key| key.with_suffix(MESSAGES));
+    let has_none = |connection: &Connection| {
+        announce_messages(connection, run, key.as_ref());
+        connection.announce(|connection| has_unread_notes(connection, run));
+        Ok::<_, StoreError>(
+            has_no_messages(connection, run, key.as_ref())? && !has_unread_notes(connection, run)?,
+        )
+    };
+    if store.read(has_none)? {
+        return Ok(Vec::new());
     }
+    Ok(store
+        .write(move |tx| deliver_messages_with_call(tx, run, key.as_ref()))
+        .await?)
+}
 
-    /// Like [`Ops::deliver_queued_messages`], for any caller. Only a run has messages.
-    pub(in crate::ops) async fn messages_for(
-        &self,
-        who: &Principal,
-        key: Option<&Key>,
-    ) -> Result<Vec<MessageView>, OpError> {
-        match who {
-            Principal::Run(run) => self.deliver_queued_messages(*run, key).await,
-            Principal::Person | Principal::Client(_) => Ok(Vec::new()),
-        }
+/// Like [`deliver_queued_messages`], for any caller. Only a run has messages.
+pub(in crate::ops) async fn messages_for(
+    store: &Store,
+    who: &Principal,
+    key: Option<&Key>,
+) -> Result<Vec<MessageView>, OpError> {
+    match who {
+        Principal::Run(run) => deliver_queued_messages(store, *run, key).await,
+        Principal::Person | Principal::Client(_) => Ok(Vec::new()),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Answers approvals by policies and grants, in the transaction that asks or grants.
 
 use crate::files;
-use crate::ops::policy_changes::PolicyFile;
+use crate::ops::policy_file::PolicyFile;
 use crate::ops::repository_policies;
 use crate::store::{NewGrant, NewRequest, Request, Run, StoreError, Tx, permissions_of};
 use crate::view::OperationView;

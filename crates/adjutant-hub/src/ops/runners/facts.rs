@@ -1,56 +1,59 @@
 //! Facts of many supervisors, delivered by their runner in one call.
 
-use super::{RunnerSession, supervised_attempt};
-use crate::ops::{AttemptId, OpError, Ops};
+use super::supervised_attempt;
+use crate::ops::attempts::apply_facts;
+use crate::ops::runner_sessions::RunnerSession;
+use crate::ops::settings::Settings;
+use crate::ops::{AttemptId, OpError};
 use crate::protocol::{
     FactsStored, PostFacts, PostSupervisorFacts, SUPERVISOR_CALLS_MAX, SupervisorCall,
     SupervisorFactsAnswer, SupervisorFactsAnswers,
 };
+use crate::store::Store;
 use crate::view::{codes, json_problem};
 use adjutant_core::Denied;
 use futures::future::join_all;
 
-impl Ops {
-    /// Applies the facts of supervisors on a runner, and answers each of them. They are written
-    /// together, as far as possible. Returns also the attempts that may have new facts.
-    ///
-    /// # Errors
-    /// There are too many, or the store cannot be read.
-    pub(crate) async fn apply_supervisor_facts(
-        &self,
-        session: &RunnerSession,
-        call: PostSupervisorFacts,
-    ) -> Result<(SupervisorFactsAnswers, Vec<AttemptId>), OpError> {
-        let PostSupervisorFacts { calls } = call;
-        if calls.len() > SUPERVISOR_CALLS_MAX {
-            return Err(
-                Denied::invalid("calls", format!("send {SUPERVISOR_CALLS_MAX} at most")).into(),
-            );
-        }
-        let checked = self.store.read(|connection| {
-            let check = |SupervisorCall {
-                             attempt,
-                             token,
-                             arguments,
-                         }: SupervisorCall| {
-                let id = supervised_attempt(connection, session, &attempt, &token)?;
-                let PostFacts { facts } = serde_json::from_value(arguments)
-                    .map_err(|error| Denied::invalid("facts", json_problem(&error)))?;
-                Ok((id, facts))
-            };
-            Ok(calls
-                .into_iter()
-                .map(check)
-                .collect::<Vec<Result<_, OpError>>>())
-        })?;
-        let attempts = checked.iter().flatten().map(|(id, _)| *id).collect();
-        let applied = checked.into_iter().map(|checked| async move {
-            let (id, facts) = checked?;
-            self.apply_facts(id, facts).await
-        });
-        let answers = join_all(applied).await.into_iter().map(answer).collect();
-        Ok((SupervisorFactsAnswers { answers }, attempts))
+/// Applies the facts of supervisors on a runner, and answers each of them. They are written
+/// together, as far as possible. Returns also the attempts that may have new facts.
+///
+/// # Errors
+/// There are too many, or the store cannot be read.
+pub(crate) async fn apply_supervisor_facts(
+    store: &Store,
+    settings: &Settings,
+    session: &RunnerSession,
+    call: PostSupervisorFacts,
+) -> Result<(SupervisorFactsAnswers, Vec<AttemptId>), OpError> {
+    let PostSupervisorFacts { calls } = call;
+    if calls.len() > SUPERVISOR_CALLS_MAX {
+        return Err(
+            Denied::invalid("calls", format!("send {SUPERVISOR_CALLS_MAX} at most")).into(),
+        );
     }
+    let checked = store.read(|connection| {
+        let check = |SupervisorCall {
+                         attempt,
+                         token,
+                         arguments,
+                     }: SupervisorCall| {
+            let id = supervised_attempt(connection, session, &attempt, &token)?;
+            let PostFacts { facts } = serde_json::from_value(arguments)
+                .map_err(|error| Denied::invalid("facts", json_problem(&error)))?;
+            Ok((id, facts))
+        };
+        Ok(calls
+            .into_iter()
+            .map(check)
+            .collect::<Vec<Result<_, OpError>>>())
+    })?;
+    let attempts = checked.iter().flatten().map(|(id, _)| *id).collect();
+    let applied = checked.into_iter().map(|checked| async move {
+        let (id, facts) = checked?;
+        apply_facts(store, settings, id, facts).await
+    });
+    let answers = join_all(applied).await.into_iter().map(answer).collect();
+    Ok((SupervisorFactsAnswers { answers }, attempts))
 }
 
 fn answer(applied: Result<u64, OpError>) -> SupervisorFactsAnswer {
@@ -88,12 +91,16 @@ mod tests {
         let call = PostSupervisorFacts {
             calls: calls.collect(),
         };
-        let answers = ops
-            .apply_supervisor_facts(&RunnerSession::of_host(host), call)
-            .await
-            .expect("answers")
-            .0
-            .answers;
+        let answers = apply_supervisor_facts(
+            &ops.store,
+            &ops.settings,
+            &RunnerSession::of_host(host),
+            call,
+        )
+        .await
+        .expect("answers")
+        .0
+        .answers;
         answers
             .into_iter()
             .map(|answer| match answer {
@@ -152,9 +159,14 @@ mod tests {
             calls: vec![call; SUPERVISOR_CALLS_MAX + 1],
         };
         assert!(
-            ops.apply_supervisor_facts(&RunnerSession::of_host("rack/aa"), many)
-                .await
-                .is_err()
+            apply_supervisor_facts(
+                &ops.store,
+                &ops.settings,
+                &RunnerSession::of_host("rack/aa"),
+                many
+            )
+            .await
+            .is_err()
         );
     }
 }

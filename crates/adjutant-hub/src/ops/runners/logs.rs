@@ -1,23 +1,45 @@
 //! The logs of attempts on runners: the runner sends them after the end of the attempt, and the hub
 //! keeps them in its home.
 
-use super::{RunnerSession, foreign_attempt};
+use super::foreign_attempt;
+use crate::config::Home;
 use crate::failpoint::failpoint;
 use crate::logs::kept::{AttemptLogs, is_plausible};
+use crate::ops::kept_logs::KeptLogs;
+use crate::ops::log_store::LogStore;
+use crate::ops::runner_sessions::RunnerSession;
 use crate::ops::{AttemptId, OpError, Ops};
 use crate::protocol::{LogBytes, LogBytesStored, LogFilesStored, PostLogFiles};
-use crate::store::attempt_row;
+use crate::store::{Store, attempt_row};
 use adjutant_core::Denied;
 use std::io;
 use std::sync::Arc;
 
-impl Ops {
+/// The logs that runners send.
+#[derive(Debug, Clone)]
+pub(crate) struct HostedLogs {
+    store: Store,
+    home: Arc<Home>,
+    kept_logs: KeptLogs,
+    log_store: LogStore,
+}
+
+impl HostedLogs {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            kept_logs: ops.kept_logs.clone(),
+            log_store: ops.log_store.clone(),
+        }
+    }
+
     /// Begins to keep the logs of an attempt, or continues, and returns what the hub has of them.
     /// May be repeated.
     ///
     /// # Errors
     /// The attempt is not on this runner, the logs are too large, or the disk failed.
-    pub(crate) async fn accept_logs(
+    pub(crate) async fn accept(
         &self,
         session: &RunnerSession,
         call: PostLogFiles,
@@ -33,7 +55,7 @@ impl Ops {
             failpoint!("logs.accepted");
             AttemptId::parse(&attempt)
                 .into_iter()
-                .for_each(|id| self.note_complete_logs(id));
+                .for_each(|id| self.log_store.note_complete(id));
         }
         Ok(LogFilesStored {
             is_complete: record.is_complete,
@@ -46,7 +68,7 @@ impl Ops {
     /// # Errors
     /// The attempt is not on this runner, the bytes do not belong to a listed file, or the disk
     /// failed.
-    pub(crate) async fn store_log_bytes(
+    pub(crate) async fn store_bytes(
         &self,
         session: &RunnerSession,
         at: LogBytes,
@@ -72,10 +94,7 @@ impl Ops {
     ) -> Result<T, OpError> {
         let id = AttemptId::parse(attempt)
             .ok_or_else(|| Denied::invalid("attempt", "use RUN-ID/NUMBER"))?;
-        let only = (
-            self.storing_logs.lock(attempt).await,
-            Arc::clone(&self.kept_logs).read_owned().await,
-        );
+        let only = self.kept_logs.lock(attempt).await;
         // Also of an attempt whose lease has expired: its log says what it did.
         let row = self
             .store

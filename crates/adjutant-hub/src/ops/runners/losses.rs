@@ -4,7 +4,9 @@
 //! number, so that other calls are answered in between. A hub that is killed meanwhile leaves the
 //! others live in the store, and the next one records them.
 
-use crate::ops::{AttemptId, OpError, Ops};
+use super::Runners;
+use crate::ops::attempts::lose_with_runners;
+use crate::ops::{AttemptId, OpError};
 use crate::store::{HostedAttempt, StoreError, hosted_attempts, runner_name};
 use adjutant_core::lease::Lease;
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,7 +16,7 @@ use tokio::time::Instant;
 /// How many lost attempts one transaction records. Other calls wait for it.
 const LOST_TOGETHER_MAX: usize = 48;
 
-impl Ops {
+impl Runners {
     /// Records the loss of the attempts whose leases have expired. Returns when the next one
     /// expires.
     ///
@@ -36,7 +38,7 @@ impl Ops {
             Some(error) => Err(error),
             None => Ok([
                 next,
-                self.runners.forget_silent(&with_attempts, Instant::now()),
+                self.sessions.forget_silent(&with_attempts, Instant::now()),
             ]
             .into_iter()
             .flatten()
@@ -54,10 +56,10 @@ impl Ops {
         let is_expired = |attempt: &HostedAttempt| {
             let lease = lease_of(attempt);
             let is_expired = self
-                .runners
+                .sessions
                 .end_expired(&attempt.host, lease, Instant::now());
             if !is_expired {
-                let expiry = self.runners.expiry(&attempt.host, lease);
+                let expiry = self.sessions.expiry(&attempt.host, lease);
                 *next = Some(next.map_or(expiry, |next| next.min(expiry)));
             }
             is_expired
@@ -77,7 +79,7 @@ impl Ops {
                 })
                 .collect::<Vec<_>>()
         };
-        match self.lose_with_runners(ids(batch)).await {
+        match lose_with_runners(&self.store, &self.settings, ids(batch)).await {
             Ok(lost) => {
                 log_lost(batch, &lost.into_iter().collect());
                 return Ok(None);
@@ -89,9 +91,12 @@ impl Ops {
         }
         let (mut lost, mut failed) = (BTreeSet::new(), None);
         for attempt in batch {
-            match self
-                .lose_with_runners(ids(std::slice::from_ref(attempt)))
-                .await
+            match lose_with_runners(
+                &self.store,
+                &self.settings,
+                ids(std::slice::from_ref(attempt)),
+            )
+            .await
             {
                 Ok(recorded) => lost.extend(recorded),
                 Err(error) if is_of_one(&error) => {
@@ -263,7 +268,7 @@ mod tests {
             different_runs(&singly).await,
         );
         assert!(
-            ops(&together)
+            Runners::of(&ops(&together))
                 .lose_expired_attempts()
                 .await
                 .expect("recorded")
@@ -271,8 +276,7 @@ mod tests {
         );
         let one_by_one = ops(&singly);
         for run in &second {
-            one_by_one
-                .lose_with_runners(vec![id(run)])
+            lose_with_runners(&one_by_one.store, &one_by_one.settings, vec![id(run)])
                 .await
                 .expect("recorded");
         }
@@ -328,10 +332,10 @@ mod tests {
     async fn calls_are_answered_while_many_attempts_are_recorded() {
         let fixture = fixture();
         let runs = hosted_runs(&fixture, 3 * LOST_TOGETHER_MAX).await;
-        let ops = ops(&fixture);
+        let runners = Runners::of(&ops(&fixture));
         let live = fixture.store.write(|tx| live_by_host(tx.connection()));
         // The call is made when the first batch is being recorded.
-        let (lost, live) = tokio::join!(ops.lose_expired_attempts(), live);
+        let (lost, live) = tokio::join!(runners.lose_expired_attempts(), live);
         lost.expect("recorded");
         assert_eq!(
             live.expect("answered").values().sum::<u64>(),
@@ -344,11 +348,14 @@ mod tests {
     async fn next_hub_records_the_rest() {
         let fixture = fixture();
         let runs = hosted_runs(&fixture, 2 * LOST_TOGETHER_MAX).await;
-        ops(&fixture)
-            .lose_with_runners(runs[..LOST_TOGETHER_MAX].iter().map(id).collect())
+        let (first, ids) = (
+            ops(&fixture),
+            runs[..LOST_TOGETHER_MAX].iter().map(id).collect(),
+        );
+        lose_with_runners(&first.store, &first.settings, ids)
             .await
             .expect("recorded");
-        ops(&fixture)
+        Runners::of(&ops(&fixture))
             .lose_expired_attempts()
             .await
             .expect("recorded");
@@ -366,7 +373,7 @@ mod tests {
             .write(move |tx| tx.set_agent_end(bad.run, bad.n, "not JSON"))
             .await
             .expect("stored");
-        let failed = ops(&fixture)
+        let failed = Runners::of(&ops(&fixture))
             .lose_expired_attempts()
             .await
             .expect_err("it cannot be read");

@@ -11,27 +11,29 @@ mod launches;
 mod logs;
 mod losses;
 mod repository;
-mod sessions;
 
-pub(in crate::ops) use launches::Launches;
-pub(crate) use launches::RunnerLaunch;
-pub use sessions::RunnerSession;
-pub(in crate::ops) use sessions::{LogAsked, READS_MAX, Sessions};
+pub(crate) use facts::apply_supervisor_facts;
+pub(crate) use launches::{LaunchRounds, RunnerLaunch};
+pub(crate) use logs::HostedLogs;
+pub(crate) use repository::HostedRepositories;
 
 use crate::config::{Config, PoolEntry};
-use crate::ops::attempts::{Loss, is_token_of};
+use crate::ops::attempts::{Loss, apply_facts, end_lost_attempt, is_token_of, record_not_started};
+use crate::ops::runner_launches::Launches;
+use crate::ops::runner_sessions::{RunnerSession, Sessions, WaitingRunner};
+use crate::ops::settings::Settings;
 use crate::ops::{AttemptId, Launch, OpError, Ops, end_of_wait};
 use crate::protocol::{
     FactsStored, GetRunnerWork, JoinRunner, LeasedAttempt, PostEnded, PostLeftFacts, PostLog,
     PostRemoved, RunnerJoined, RunnerWork,
 };
 use crate::store::{
-    AttemptRow, Connection, Held, HostedAttempt, MemoryNeeds, StartTarget, StoreError, Topic,
-    attempt_row, ends_with_runtime, hosted_attempts, left_on_runner, live_by_host, runner_name,
+    AttemptRow, Connection, Held, HostedAttempt, MemoryNeeds, StartTarget, Store, StoreError,
+    Topic, attempt_row, ends_with_runtime, hosted_attempts, left_on_runner, live_by_host,
+    runner_name,
 };
-use crate::view::{RunView, Word};
 use adjutant_core::lease::Lease;
-use adjutant_core::pool::{QueueReason, SLOTS_MAX, is_label_part};
+use adjutant_core::pool::{SLOTS_MAX, is_label_part};
 use adjutant_core::pressure::Admission;
 use adjutant_core::{Denied, PoolName, shorten};
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,9 +48,6 @@ const LABELS_MAX: usize = 32;
 
 /// How many removed runs are sent to a runner at once.
 const REMOVED_MAX: u32 = 1_000;
-
-/// How many runners whose homes cannot be written are named.
-const UNWRITABLE_SHOWN_MAX: usize = 3;
 
 /// How many orders a runner receives at most at a time. It may be cut off before it takes them.
 const ORDERS_MAX: u64 = 4;
@@ -96,16 +95,30 @@ fn check_offer(pools: &[String], labels: &BTreeMap<String, String>) -> Result<()
     Ok(())
 }
 
-impl Ops {
+/// The runners: their sessions, and what they are given.
+#[derive(Debug, Clone)]
+pub(crate) struct Runners {
+    store: Store,
+    settings: Settings,
+    sessions: Sessions,
+    launches: Launches,
+}
+
+impl Runners {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            settings: ops.settings.clone(),
+            sessions: ops.sessions.clone(),
+            launches: ops.launches.clone(),
+        }
+    }
+
     /// Begins a session of a runner. `token` is the name of its token.
     ///
     /// # Errors
     /// A pool is not one for runners, or another runner waits for attempts under this identity.
-    pub(crate) fn join_runner(
-        &self,
-        token: &str,
-        call: JoinRunner,
-    ) -> Result<RunnerJoined, OpError> {
+    pub(crate) fn join(&self, token: &str, call: JoinRunner) -> Result<RunnerJoined, OpError> {
         let JoinRunner {
             home_id,
             pools,
@@ -120,14 +133,14 @@ impl Ops {
         if let Some(statement) = confirmed {
             self.store.compare_statement(&statement)?;
         }
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let pools = served_pools(&config, pools, &labels)?;
         let lease_ms = u64::try_from(config.times.runner_lease_ms).unwrap_or(0);
         let (host, id) = (
             format!("{token}/{home_id}"),
             crate::hub_client::random_hex::<16>(),
         );
-        let begun = self.runners.begin(
+        let begun = self.sessions.begin(
             &host,
             id.clone(),
             pools.iter().cloned().collect::<BTreeSet<_>>(),
@@ -150,7 +163,7 @@ impl Ops {
             ))
         })?;
         let attempts = hosted.into_iter().filter(|attempt| attempt.host == host);
-        self.runners.note_notified(&host, &removed);
+        self.sessions.note_notified(&host, &removed);
         let leased = |attempt: HostedAttempt| LeasedAttempt {
             attempt: AttemptId {
                 run: attempt.run,
@@ -172,30 +185,25 @@ impl Ops {
     /// Returns the session of a runner that makes a call, and renews its lease. `None`: it has
     /// ended, and the runner must join again.
     #[must_use]
-    pub(crate) fn runner_session(
-        &self,
-        token: &str,
-        home_id: &str,
-        id: &str,
-    ) -> Option<RunnerSession> {
-        self.runners
+    pub(crate) fn session(&self, token: &str, home_id: &str, id: &str) -> Option<RunnerSession> {
+        self.sessions
             .contact(&format!("{token}/{home_id}"), id, Instant::now())
     }
 
     /// Waits until there are orders for a runner. `None`: its session has ended.
-    pub(crate) async fn runner_work(
+    pub(crate) async fn work(
         &self,
         session: &RunnerSession,
         call: &GetRunnerWork,
     ) -> Option<RunnerWork> {
-        let poll = self.runners.poll(
+        let poll = self.sessions.poll(
             session,
             &call.taken,
             !call.drains && !call.leaves && call.unwritable.is_none(),
             call.load.into(),
         )?;
         if self
-            .runners
+            .sessions
             .note_unwritable(session, call.unwritable.as_ref())
         {
             let host = runner_name(&session.host);
@@ -208,7 +216,7 @@ impl Ops {
                 None => tracing::info!(host, "the home of a runner can be written again"),
             }
         }
-        if call.leaves && self.runners.leave(session) {
+        if call.leaves && self.sessions.leave(session) {
             tracing::info!(host = runner_name(&session.host), "a runner has left");
             self.launches.note_left(&session.host);
             self.store.wake_ups().notify([&Topic::Queue]);
@@ -227,9 +235,9 @@ impl Ops {
         let deadline = end_of_wait(call.wait_ms.min(wait_max));
         loop {
             let (orders, reads, removed) = (
-                self.runners.offers(session)?,
-                self.runners.take_reads(session),
-                self.runners.take_removed(session),
+                self.sessions.offers(session)?,
+                self.sessions.take_reads(session),
+                self.sessions.take_removed(session),
             );
             if !orders.is_empty()
                 || !reads.is_empty()
@@ -264,43 +272,10 @@ impl Ops {
         part: PostLog,
     ) -> Result<(), OpError> {
         let number = part.number;
-        if self.runners.answer_read(session, part) {
+        if self.sessions.answer_read(session, part) {
             Ok(())
         } else {
             Err(Denied::not_found("read of a log", &number.to_string()).into())
-        }
-    }
-
-    /// Sends connected runners the removed runs whose files they may have. The others receive them
-    /// when they join.
-    ///
-    /// # Errors
-    /// A failure of the store.
-    pub(in crate::ops) fn send_removed(&self) -> Result<(), OpError> {
-        for host in self.runners.connected() {
-            let removed = self
-                .store
-                .read(|connection| left_on_runner(connection, &host, REMOVED_MAX))?;
-            self.runners.add_removed(&host, removed);
-        }
-        Ok(())
-    }
-
-    /// Adds to why a queued run has not started which runners cannot write to their homes.
-    pub(in crate::ops) fn add_unwritable(&self, view: &mut RunView) {
-        let Some(queue) = view
-            .in_queue
-            .queue
-            .as_mut()
-            .filter(|queue| queue.waiting_for == Word::Known(QueueReason::RunnerStorage))
-        else {
-            return;
-        };
-        let unwritable = self.runners.unwritable(&view.terms.pool);
-        for (host, why) in unwritable.iter().take(UNWRITABLE_SHOWN_MAX) {
-            queue
-                .why
-                .push_str(&format!("; {}: {why}", runner_name(host)));
         }
     }
 
@@ -318,7 +293,7 @@ impl Ops {
             tx.forget_left_on_runner(&host, &call.runs)?;
             left_on_runner(tx.connection(), &host, REMOVED_MAX)
         });
-        self.runners.add_removed(&session.host, next.await?);
+        self.sessions.add_removed(&session.host, next.await?);
         Ok(())
     }
 
@@ -327,12 +302,12 @@ impl Ops {
     ///
     /// # Errors
     /// A failure of the store.
-    pub(crate) fn runner_places(&self) -> Result<Vec<RunnerTarget>, OpError> {
-        let waiting = self.runners.waiting();
+    pub(crate) fn places(&self) -> Result<Vec<RunnerTarget>, OpError> {
+        let waiting = self.sessions.waiting();
         if waiting.is_empty() {
             return Ok(Vec::new());
         }
-        let config = self.config_or_builtin();
+        let config = self.settings.config_or_builtin();
         let lease_ms = config.times.runner_lease_ms;
         let admission = |load| Admission {
             limits: config.pressure,
@@ -352,7 +327,7 @@ impl Ops {
         let live = |host: &str| live.get(host).copied().unwrap_or(0);
         let mut places = Vec::new();
         for runner in waiting {
-            let sessions::WaitingRunner {
+            let WaitingRunner {
                 session,
                 pools,
                 slots,
@@ -370,7 +345,7 @@ impl Ops {
             } else {
                 1
             };
-            self.runners.note_held(&session, held.all);
+            self.sessions.note_held(&session, held.all);
             if held.all.is_none() {
                 places.push(RunnerTarget {
                     place: StartTarget::Runner {
@@ -391,7 +366,7 @@ impl Ops {
     /// to the queue.
     pub(crate) async fn offer_launches(&self, place: &RunnerTarget, launches: Vec<Launch>) {
         let ids: Vec<AttemptId> = launches.iter().map(|launch| launch.id).collect();
-        if self.runners.offer(
+        if self.sessions.offer(
             &place.session,
             launches
                 .into_iter()
@@ -401,25 +376,14 @@ impl Ops {
         }
         // The orders have not left the hub.
         for id in ids {
-            self.record_not_started(id, &Denied::conflict("runner", "it has left").into())
-                .await;
+            record_not_started(
+                &self.store,
+                &self.settings,
+                id,
+                &Denied::conflict("runner", "it has left").into(),
+            )
+            .await;
         }
-    }
-
-    /// Checks that a runner relays a call of a supervisor of its own.
-    ///
-    /// # Errors
-    /// The attempt is not on this runner, the token is not that of the attempt, or its lease has
-    /// expired.
-    pub(crate) fn check_relayed(
-        &self,
-        session: &RunnerSession,
-        attempt: &str,
-        token: &str,
-    ) -> Result<AttemptId, OpError> {
-        Ok(self
-            .store
-            .read(|connection| supervised_attempt(connection, session, attempt, token))?)
     }
 
     /// Applies the remaining facts of an attempt without processes.
@@ -431,9 +395,9 @@ impl Ops {
         session: &RunnerSession,
         call: PostLeftFacts,
     ) -> Result<FactsStored, OpError> {
-        let id = self.check_hosted(session, &call.attempt)?;
+        let id = check_hosted(&self.store, session, &call.attempt)?;
         Ok(FactsStored {
-            cursor: self.apply_facts(id, call.facts).await?,
+            cursor: apply_facts(&self.store, &self.settings, id, call.facts).await?,
         })
     }
 
@@ -446,36 +410,72 @@ impl Ops {
         session: &RunnerSession,
         call: PostEnded,
     ) -> Result<(), OpError> {
-        let id = self.check_hosted(session, &call.attempt)?;
-        if self.is_settled(id)? {
+        let id = check_hosted(&self.store, session, &call.attempt)?;
+        if id.is_settled(&self.store)? {
             return Ok(());
         }
-        self.end_lost_attempt(id, call.remains, None, Loss::Supervisor)
-            .await
-    }
-
-    fn check_hosted(&self, session: &RunnerSession, attempt: &str) -> Result<AttemptId, OpError> {
-        Ok(self
-            .store
-            .read(|connection| hosted_attempt(connection, session, attempt))?
-            .0)
-    }
-
-    /// Reads an attempt that is or was on a runner.
-    fn placed_attempt(
-        &self,
-        session: &RunnerSession,
-        attempt: &str,
-    ) -> Result<(AttemptId, AttemptRow), OpError> {
-        Ok(self
-            .store
-            .read(|connection| placed_attempt(connection, session, attempt))?)
+        end_lost_attempt(
+            &self.store,
+            &self.settings,
+            id,
+            call.remains,
+            None,
+            Loss::Supervisor,
+        )
+        .await
     }
 
     /// Waits until a runner joins, after which leases can expire.
-    pub(crate) async fn runner_joined(&self) {
-        self.runners.joined().await;
+    pub(crate) async fn joined(&self) {
+        self.sessions.joined().await;
     }
+}
+
+/// Checks that a runner relays a call of a supervisor of its own.
+///
+/// # Errors
+/// The attempt is not on this runner, the token is not that of the attempt, or its lease has
+/// expired.
+pub(crate) fn check_relayed(
+    store: &Store,
+    session: &RunnerSession,
+    attempt: &str,
+    token: &str,
+) -> Result<AttemptId, OpError> {
+    Ok(store.read(|connection| supervised_attempt(connection, session, attempt, token))?)
+}
+
+/// Finds an attempt that is on a runner.
+fn check_hosted(
+    store: &Store,
+    session: &RunnerSession,
+    attempt: &str,
+) -> Result<AttemptId, OpError> {
+    Ok(store
+        .read(|connection| hosted_attempt(connection, session, attempt))?
+        .0)
+}
+
+/// Reads an attempt that is or was on a runner.
+fn find_placed(
+    store: &Store,
+    session: &RunnerSession,
+    attempt: &str,
+) -> Result<(AttemptId, AttemptRow), OpError> {
+    Ok(store.read(|connection| placed_attempt(connection, session, attempt))?)
+}
+
+/// Sends connected runners the removed runs whose files they may have. The others receive them
+/// when they join.
+///
+/// # Errors
+/// A failure of the store.
+pub(in crate::ops) fn send_removed(store: &Store, runners: &Sessions) -> Result<(), OpError> {
+    for host in runners.connected() {
+        let removed = store.read(|connection| left_on_runner(connection, &host, REMOVED_MAX))?;
+        runners.add_removed(&host, removed);
+    }
+    Ok(())
 }
 
 fn foreign_attempt() -> Denied {

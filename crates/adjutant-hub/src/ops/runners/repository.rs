@@ -1,27 +1,51 @@
 //! The repositories of runs on runners: sends them to the runner, and stores the work of the runs.
 
+use super::{check_hosted, find_placed};
+use crate::config::Home;
 use crate::git::{self, CarriedSettings, GitError, KeptAs, RunRefs};
-use crate::named_locks::NamedLock;
-use crate::ops::runners::RunnerSession;
-use crate::ops::{AttemptId, OpError, Ops};
+use crate::named_locks::{NamedLock, NamedLocks};
+use crate::ops::runner_sessions::RunnerSession;
+use crate::ops::trees::Trees;
+use crate::ops::{AttemptId, OpError};
 use crate::protocol::{
     BUNDLE_LINE_BYTES_MAX, GetRepository, REPOSITORY_BYTES_MAX, RepositoryBundle, RunRefsReply,
     SnapshotsBundle, WORK_BYTES_MAX,
 };
 use crate::spool;
-use crate::store::{Run, last_host, run_by_id, workspace_of};
+use crate::store::{Run, Store, run_by_id, workspace_of};
 use adjutant_core::{Denied, WorkspaceState};
 use std::fs::File;
 use std::io::{Seek, SeekFrom};
+use std::sync::Arc;
 
-impl Ops {
+/// The repositories of runs on runners. Clones share the locks.
+#[derive(Debug, Clone)]
+pub(crate) struct HostedRepositories {
+    store: Store,
+    home: Arc<Home>,
+    trees: Trees,
+    /// One for each attempt whose repository is packed or whose work is received: a runner cannot
+    /// fill the disk by repeating a call.
+    bundles: NamedLocks,
+}
+
+impl HostedRepositories {
+    pub(in crate::ops) fn new(store: Store, home: Arc<Home>, trees: Trees) -> Self {
+        Self {
+            store,
+            home,
+            trees,
+            bundles: NamedLocks::default(),
+        }
+    }
+
     /// Makes the bundle with the repository that a run works in. The file is read from its
     /// beginning.
     ///
     /// # Errors
     /// The attempt is not on this runner or has ended; the repository is gone or too large; git or
     /// the disk failed.
-    pub(crate) async fn repository_bundle(
+    pub(crate) async fn bundle(
         &self,
         session: &RunnerSession,
         call: &GetRepository,
@@ -34,11 +58,11 @@ impl Ops {
         let workspace = workspace.ok_or_else(|| {
             Denied::conflict("run", format!("{} has no workspace of its own", run.name))
         })?;
-        let scratch = self.scratch_of(&run).await?;
+        let scratch = self.trees.scratch_of(&run).await?;
         let repo = scratch.repo();
         let refs = {
             // What an earlier attempt sends is stored before, or refused.
-            let _only = self.tree_changes.lock().await;
+            let _only = self.trees.lock().await;
             // The runner's supervisor cannot do it.
             git::pin_base(repo, run.id, &workspace.base, workspace.changes.as_deref()).await?;
             git::carried_refs(repo, run.id).await?
@@ -70,13 +94,13 @@ impl Ops {
     /// # Errors
     /// The attempt is not on this runner, or nothing of its work can be missing; git failed, which
     /// is recorded with the run.
-    pub(crate) async fn refs_of_hosted(
+    pub(crate) async fn refs(
         &self,
         session: &RunnerSession,
         attempt: &str,
     ) -> Result<RunRefsReply, OpError> {
         let (_, run, _) = self.run_of_work(session, attempt)?;
-        let refs = async { Ok(git::carried_refs(&self.repo_of(&run).await?, run.id).await?) };
+        let refs = async { Ok(git::carried_refs(&self.trees.repo_of(&run).await?, run.id).await?) };
         match refs.await {
             Ok(refs) => Ok(RunRefsReply { refs }),
             Err(error) => Err(self.note_not_stored(&run, error).await?),
@@ -105,7 +129,7 @@ impl Ops {
     /// # Errors
     /// The attempt is not on this runner, or nothing of its work can be missing. It is not work of
     /// the run, or git failed, which is recorded with the run.
-    pub async fn accept_work(
+    pub(crate) async fn accept_work(
         &self,
         session: &RunnerSession,
         attempt: &str,
@@ -118,7 +142,7 @@ impl Ops {
             };
         // No merge, discard or cleanup of the run at the same time, and no fetch by a later
         // attempt.
-        let _only = self.tree_changes.lock().await;
+        let _only = self.trees.lock().await;
         let (_, run, kept) = self.run_of_work(session, attempt)?;
         let accepted = match problem {
             Some(problem) => Err(GitError::NotAccepted(problem).into()),
@@ -143,7 +167,7 @@ impl Ops {
     ) -> Result<(), OpError> {
         let (at, end) = (file.stream_position(), file.metadata());
         let has_pack = end.map_err(of_spool)?.len() > at.map_err(of_spool)?;
-        let scratch = self.scratch_of(run).await?;
+        let scratch = self.trees.scratch_of(run).await?;
         Ok(git::accept_work(
             &scratch,
             run.id,
@@ -184,7 +208,7 @@ impl Ops {
         session: &RunnerSession,
         attempt: &str,
     ) -> Result<(AttemptId, Run), OpError> {
-        let id = self.check_hosted(session, attempt)?;
+        let id = check_hosted(&self.store, session, attempt)?;
         let run = self
             .store
             .read(|connection| run_by_id(connection, id.run))?
@@ -203,7 +227,7 @@ impl Ops {
         session: &RunnerSession,
         attempt: &str,
     ) -> Result<(AttemptId, Run, KeptAs), OpError> {
-        let (id, row) = self.placed_attempt(session, attempt)?;
+        let (id, row) = find_placed(&self.store, session, attempt)?;
         let (run, workspace) = self.store.read(|connection| {
             Ok((
                 run_by_id(connection, id.run)?,
@@ -234,16 +258,6 @@ impl Ops {
             &self.home.runs_dir().join(id.run.to_string()),
         )
         .map_err(of_spool)
-    }
-
-    /// Returns the name of the runner on which a run has worked last, so that its workspace is
-    /// there. `None`: on this machine, or nowhere yet.
-    pub(in crate::ops) fn runner_of(&self, run: &Run) -> Result<Option<String>, OpError> {
-        let host = self
-            .store
-            .read(|connection| last_host(connection, run.id, None))?
-            .flatten();
-        Ok(host.map(|host| crate::store::runner_name(&host).to_owned()))
     }
 }
 

@@ -7,69 +7,73 @@
 
 use crate::config::Home;
 use crate::files;
+use crate::ops::OpError;
 use crate::ops::workspaces::{cache_dirs, cache_root, is_cache_root};
-use crate::ops::{OpError, Ops};
-use crate::store::{Connection, StoreError, all_workspaces};
+use crate::store::{Connection, Store, StoreError, all_workspaces};
 use adjutant_core::RunId;
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::{fs, io};
 
 const REMOVED: &str = ".removed-";
 
-impl Ops {
-    /// Lists the shared caches that no run needs once these are removed.
-    pub(super) fn unused_caches(&self, removed: &BTreeSet<RunId>) -> Result<Vec<String>, OpError> {
-        let mut unused = self
-            .store
-            .read(|connection| unused_caches(connection, &self.home, removed))?;
-        // Caches that an earlier cleanup could not remove.
-        unused.extend(
-            entries(&self.home.caches_dir())
-                .iter()
-                .filter_map(|name| name.strip_prefix(REMOVED))
-                .map(str::to_owned),
-        );
-        Ok(unused)
-    }
+/// Lists the shared caches that no run needs once these are removed.
+pub(super) fn list_unused_caches(
+    store: &Store,
+    home: &Home,
+    removed: &BTreeSet<RunId>,
+) -> Result<Vec<String>, OpError> {
+    let mut unused = store.read(|connection| unused_caches(connection, home, removed))?;
+    // Caches that an earlier cleanup could not remove.
+    unused.extend(
+        entries(&home.caches_dir())
+            .iter()
+            .filter_map(|name| name.strip_prefix(REMOVED))
+            .map(str::to_owned),
+    );
+    Ok(unused)
+}
 
-    /// Removes the shared caches that no run needs, and returns their names. Failures are logged
-    /// and retried by the next cleanup.
-    pub(super) async fn remove_unused_caches(&self) -> Result<Vec<String>, OpError> {
-        let home = self.home.clone();
-        // In a transaction, so that no run is dispatched meanwhile.
-        let moved = self.store.write(move |tx| {
-            for name in unused_caches(tx.connection(), &home, &BTreeSet::new())? {
-                let path = home.caches_dir().join(&name);
-                if let Err(error) = files::rename(&home.dir, &path, format!("{REMOVED}{name}").as_ref()) {
-                    tracing::warn!(%error, path = %path.display(), "unused caches cannot be removed yet");
-                }
+/// Removes the shared caches that no run needs, and returns their names. Failures are logged
+/// and retried by the next cleanup.
+pub(super) async fn remove_unused_caches(
+    store: &Store,
+    home: &Arc<Home>,
+) -> Result<Vec<String>, OpError> {
+    let moving = Arc::clone(home);
+    // In a transaction, so that no run is dispatched meanwhile.
+    let moved = store.write(move |tx| {
+        for name in unused_caches(tx.connection(), &moving, &BTreeSet::new())? {
+            let path = moving.caches_dir().join(&name);
+            if let Err(error) = files::rename(&moving.dir, &path, format!("{REMOVED}{name}").as_ref()) {
+                tracing::warn!(%error, path = %path.display(), "unused caches cannot be removed yet");
             }
-            Ok(())
-        });
-        moved.await?;
-        let all = self.home.caches_dir();
-        let removed = tokio::task::spawn_blocking(move || {
-            let is_removed = |name: &String| {
-                let removed = files::remove_dir(&all.join(name));
-                removed
-                    .inspect_err(
-                        |error| tracing::warn!(%error, name, "unused caches cannot be removed"),
-                    )
-                    .is_ok()
-            };
-            let moved = entries(&all)
-                .into_iter()
-                .filter(|name| name.starts_with(REMOVED));
-            moved
-                .filter(is_removed)
-                .filter_map(|name| name.strip_prefix(REMOVED).map(str::to_owned))
-                .collect()
-        });
-        removed
-            .await
-            .map_err(|error| OpError::Io(error.to_string()))
-    }
+        }
+        Ok(())
+    });
+    moved.await?;
+    let all = home.caches_dir();
+    let removed = tokio::task::spawn_blocking(move || {
+        let is_removed = |name: &String| {
+            let removed = files::remove_dir(&all.join(name));
+            removed
+                .inspect_err(
+                    |error| tracing::warn!(%error, name, "unused caches cannot be removed"),
+                )
+                .is_ok()
+        };
+        let moved = entries(&all)
+            .into_iter()
+            .filter(|name| name.starts_with(REMOVED));
+        moved
+            .filter(is_removed)
+            .filter_map(|name| name.strip_prefix(REMOVED).map(str::to_owned))
+            .collect()
+    });
+    removed
+        .await
+        .map_err(|error| OpError::Io(error.to_string()))
 }
 
 fn unused_caches(

@@ -1,10 +1,19 @@
 //! Removing finished runs with their files.
 
+use crate::config::Home;
 use crate::git;
-use crate::ops::runs::keep::Cleaning;
+use crate::ops::kept_logs::KeptLogs;
+use crate::ops::log_store::LogStore;
+use crate::ops::review::Reviews;
+use crate::ops::runner_sessions::Sessions;
+use crate::ops::runners::send_removed;
+use crate::ops::runs::caches::{list_unused_caches, remove_unused_caches};
+use crate::ops::runs::keep::{Cleaning, Keeper};
+use crate::ops::trees::Trees;
+use crate::ops::workspaces::Workspaces;
 use crate::ops::{Caller, OpError, Ops, lookup};
 use crate::store::{
-    AttemptRow, FinishedPosition, Run, StoreError, Tx, attempt_row, hosts_of, old_finished,
+    AttemptRow, FinishedPosition, Run, Store, StoreError, Tx, attempt_row, hosts_of, old_finished,
     unfinished_below, workspace_of,
 };
 use crate::view::{Cleaned, KeptRun};
@@ -13,6 +22,7 @@ use adjutant_core::snapshot::SnapshotCause;
 use adjutant_core::{Action, AttemptNo, Denied, Principal, RunId, SteadyTime};
 use futures::FutureExt;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// Runs that are read and removed together.
 const PAGE_RUNS: u32 = 100;
@@ -28,22 +38,52 @@ struct Walk {
     position: Option<FinishedPosition>,
 }
 
-impl Ops {
+/// Removes finished runs.
+#[derive(Debug, Clone)]
+pub(crate) struct Cleaner {
+    store: Store,
+    home: Arc<Home>,
+    trees: Trees,
+    keeper: Keeper,
+    log_store: LogStore,
+    kept_logs: KeptLogs,
+    runners: Sessions,
+}
+
+impl Cleaner {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        let (trees, reviews) = (ops.trees.clone(), Reviews::of(ops));
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            keeper: Keeper::new(
+                ops.store.clone(),
+                trees.clone(),
+                Workspaces::of(ops),
+                reviews,
+            ),
+            trees,
+            log_store: ops.log_store.clone(),
+            kept_logs: ops.kept_logs.clone(),
+            runners: ops.sessions.clone(),
+        }
+    }
+
     /// Removes finished runs that are old enough, with their files: those that are named, or all. A
     /// run whose work in a workspace was neither merged nor discarded stays, unless that is forced.
     ///
     /// # Errors
     /// The caller may not remove runs, a named run is unknown or has not ended, or a failure of the
     /// store.
-    pub async fn clean(
+    pub(crate) async fn clean(
         &self,
         caller: Caller,
         older_than_ms: i64,
         names: &[String],
         cleaning: Cleaning,
     ) -> Result<Cleaned, OpError> {
-        Self::check(&caller.who, Action::Clean)?;
-        if let Some(earlier) = self.stored_reply(&caller)? {
+        lookup::check(&caller.who, Action::Clean)?;
+        if let Some(earlier) = caller.stored_reply(&self.store)? {
             return Ok(earlier);
         }
         // A repeated call cannot find the named runs that it has removed before.
@@ -55,10 +95,10 @@ impl Ops {
         } else {
             caller.of_step("removal")
         };
-        if let Some(removed) = self.stored_reply::<Cleaned>(&removal)? {
-            let caches = self.remove_unused_caches().await?;
-            return self
-                .store_reply(caller, Cleaned { caches, ..removed })
+        if let Some(removed) = removal.stored_reply::<Cleaned>(&self.store)? {
+            let caches = remove_unused_caches(&self.store, &self.home).await?;
+            return caller
+                .store_reply(&self.store, Cleaned { caches, ..removed })
                 .await;
         }
         let mut named = self.ended_runs(&caller.who, names)?;
@@ -78,11 +118,11 @@ impl Ops {
             if found.is_empty() {
                 let mut cleaned = walk.cleaned;
                 cleaned.caches = if cleaning.dry_run {
-                    self.unused_caches(&walk.chosen)?
+                    list_unused_caches(&self.store, &self.home, &walk.chosen)?
                 } else {
-                    self.remove_unused_caches().await?
+                    remove_unused_caches(&self.store, &self.home).await?
                 };
-                return self.store_reply(caller, cleaned).await;
+                return caller.store_reply(&self.store, cleaned).await;
             }
             let old = self.choose_to_remove(found, cleaning, &mut walk).await?;
             if !old.is_empty() && !cleaning.dry_run {
@@ -133,9 +173,9 @@ impl Ops {
             if force || self.has_work_of_runners(run).await? {
                 at_runners.insert(run.id);
             }
-            self.remove_snapshots(run).await;
+            self.trees.remove_snapshots(run).await;
         }
-        let only = self.kept_logs.write().await;
+        let only = self.kept_logs.lock_all().await;
         let ids: Vec<RunId> = old.iter().map(|run| run.id).collect();
         // Files first: after a crash in between, the next clean finds the rest.
         let (home, runs) = (self.home.clone(), ids.clone());
@@ -150,12 +190,12 @@ impl Ops {
             remove(tx, &old, &at_runners)?;
             Ok(removed)
         };
-        self.write(removal.clone(), remove).await?;
+        removal.clone().write(&self.store, remove).await?;
         drop(only);
         if walk.log_store_problem.is_none() {
             self.remove_late_logs(&ids).await;
         }
-        if let Err(error) = self.send_removed() {
+        if let Err(error) = send_removed(&self.store, &self.runners) {
             tracing::warn!(%error, "runners receive what was removed when they join again");
         }
         Ok(())
@@ -181,7 +221,7 @@ impl Ops {
     /// were removed.
     async fn remove_late_logs(&self, runs: &[RunId]) {
         for run in runs.iter().filter(|_| self.store.is_shared()) {
-            if let Err(problem) = self.remove_stored_logs(*run).await {
+            if let Err(problem) = self.log_store.remove(*run).await {
                 tracing::warn!(%run, problem, "logs of a removed run, and of others after it, may remain in the log store");
                 return;
             }
@@ -210,7 +250,7 @@ impl Ops {
         Ok(runs)
     }
 
-    /// As [`Self::reason_to_keep`]. If the run does not stay, its logs are also removed from the
+    /// As [`Keeper::reason_to_keep`]. If the run does not stay, its logs are also removed from the
     /// log store. `failed`: why the log store has failed before. It is not asked again then.
     async fn reason_to_keep_with_logs(
         &self,
@@ -218,14 +258,14 @@ impl Ops {
         cleaning: Cleaning,
         failed: &mut Option<String>,
     ) -> Result<Option<String>, OpError> {
-        let reason = self.reason_to_keep(run, cleaning).await?;
+        let reason = self.keeper.reason_to_keep(run, cleaning).await?;
         let reason = reason.map(|reason| reason.to_string());
         if reason.is_some() || cleaning.dry_run {
             return Ok(reason);
         }
         let removed = match failed.clone() {
             Some(problem) => Err(problem),
-            None => self.remove_stored_logs(run.id).await,
+            None => self.log_store.remove(run.id).await,
         };
         *failed = removed.as_ref().err().cloned();
         match removed {
@@ -268,8 +308,9 @@ impl Ops {
         if workspace.is_none() || run.snapshot_problem.is_some() {
             return Ok(false);
         }
-        let taken =
-            async { Ok::<_, OpError>(git::snapshots(&self.repo_of(run).await?, run.id).await?) };
+        let taken = async {
+            Ok::<_, OpError>(git::snapshots(&self.trees.repo_of(run).await?, run.id).await?)
+        };
         match taken.boxed().await {
             Ok(taken) => {
                 let has_end = |n: &AttemptNo| {

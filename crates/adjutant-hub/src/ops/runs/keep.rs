@@ -1,9 +1,12 @@
 //! Why a finished run has to stay: its work would be lost, or is in use.
 
 use crate::git::{self, GitError, Scratch, Snapshot};
-use crate::ops::{OpError, Ops};
+use crate::ops::OpError;
+use crate::ops::review::Reviews;
+use crate::ops::trees::{Trees, take_snapshot};
+use crate::ops::workspaces::Workspaces;
 use crate::store::{
-    Merge, Run, Workspace, has_event, interrupted_undo, merges_of, merges_under_way,
+    Merge, Run, Store, Workspace, has_event, interrupted_undo, merges_of, merges_under_way,
     unfinished_below, unfinished_in, workspace_of,
 };
 use adjutant_core::merge::MergeMode;
@@ -89,7 +92,30 @@ pub(super) enum ReasonToKeep {
     },
 }
 
-impl Ops {
+/// Decides which runs have to stay, and removes the workspaces of the others.
+#[derive(Debug, Clone)]
+pub(super) struct Keeper {
+    store: Store,
+    trees: Trees,
+    workspaces: Workspaces,
+    reviews: Reviews,
+}
+
+impl Keeper {
+    pub(super) fn new(
+        store: Store,
+        trees: Trees,
+        workspaces: Workspaces,
+        reviews: Reviews,
+    ) -> Self {
+        Self {
+            store,
+            trees,
+            workspaces,
+            reviews,
+        }
+    }
+
     /// Returns why a finished run has to stay. Otherwise its workspace is removed, except in a dry
     /// run.
     pub(super) async fn reason_to_keep(
@@ -115,7 +141,7 @@ impl Ops {
         else {
             return Ok(None);
         };
-        let _only = self.tree_changes.lock().await;
+        let _only = self.trees.lock().await;
         if let Some(reason) = self.use_of_workspace(run, &workspace, cleaning).await? {
             return Ok(Some(reason));
         }
@@ -200,7 +226,7 @@ impl Ops {
     async fn remove_workspace_of_removed(&self, workspace: &Workspace) -> Result<(), ReasonToKeep> {
         let removed = async {
             git::remove_torn_workspaces(Path::new(&workspace.path)).await?;
-            self.remove_workspace(workspace).await
+            self.workspaces.remove(workspace).await
         };
         removed
             .await
@@ -218,7 +244,7 @@ impl Ops {
         {
             return Ok(None);
         }
-        Ok(match self.only_before_undo(run).boxed().await {
+        Ok(match self.reviews.only_before_undo(run).boxed().await {
             // The snapshots are not there, or stay where they are.
             Ok(None)
             | Err(OpError::Git(
@@ -244,7 +270,7 @@ impl Ops {
         workspace: &Workspace,
         dry_run: bool,
     ) -> Result<Option<ReasonToKeep>, OpError> {
-        let scratch = self.scratch_of(run).await?;
+        let scratch = self.trees.scratch_of(run).await?;
         if scratch.is_torn() {
             let path = workspace.path.clone();
             return Ok(Some(ReasonToKeep::TornWorkspace(path)));
@@ -255,7 +281,7 @@ impl Ops {
             } else {
                 SnapshotCause::Discard
             };
-            let taken = self.take_snapshot(&scratch, run, cause).await?;
+            let taken = take_snapshot(&scratch, run, cause).await?;
             if let Some(file) = taken.snapshot.left_out.first() {
                 return Ok(Some(ReasonToKeep::NotInSnapshot(file.clone())));
             }

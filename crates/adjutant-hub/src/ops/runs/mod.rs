@@ -14,4 +14,11 @@ mod resume;
 mod retry;
 mod show;
 
+pub(crate) use budget::BudgetCall;
+pub(crate) use clean::Cleaner;
+pub(crate) use control::RunControl;
+pub(crate) use dispatch::DispatchCall;
 pub use keep::Cleaning;
+pub(crate) use resume::ResumeCall;
+pub(crate) use retry::RetryCall;
+pub(crate) use show::RunReader;

@@ -3,14 +3,16 @@
 use crate::config::{Config, Home};
 use crate::ops::budgets::{budget_for, stated_budget, unmetered};
 use crate::ops::checks::{self, checked_cwd, checked_env, checked_measure};
-use crate::ops::pools::{PoolSettings, known_pool};
+use crate::ops::pools::{HubPools, PoolSettings, known_pool};
 use crate::ops::runs::choice::{NamedAgents, choose_agent, named_agents};
+use crate::ops::runs::fence::check_fence;
 use crate::ops::runs::overrides::check_overrides;
-use crate::ops::trust::Found;
-use crate::ops::{OpError, Ops, lookup, programs, render};
+use crate::ops::trust::{Found, check_trusted, collect_configuration};
+use crate::ops::workspaces::Workspaces;
+use crate::ops::{OpError, lookup, programs, render};
 use crate::preset::Preset;
 use crate::store::{
-    Connection, DispatchEnv, NewRun, NewWorkspace, Pools, RunInput, StoreError, Tx,
+    Connection, DispatchEnv, NewRun, NewWorkspace, Pools, RunInput, Store, StoreError, Tx,
     runs_using_directory,
 };
 use crate::view::{Dispatch, RunView};
@@ -97,9 +99,32 @@ impl QueueOptions {
     }
 }
 
-impl Ops {
+/// Plans dispatches.
+#[derive(Debug, Clone)]
+pub(super) struct DispatchPlanner {
+    store: Store,
+    home: Arc<Home>,
+    workspaces: Workspaces,
+    pools: HubPools,
+}
+
+impl DispatchPlanner {
+    pub(super) fn new(
+        store: Store,
+        home: Arc<Home>,
+        workspaces: Workspaces,
+        pools: HubPools,
+    ) -> Self {
+        Self {
+            store,
+            home,
+            workspaces,
+            pools,
+        }
+    }
+
     /// Checks a dispatch, and resolves what it names. Writes nothing to the store.
-    pub(super) async fn plan_dispatch(
+    pub(super) async fn plan(
         &self,
         who: &Principal,
         call: Dispatch,
@@ -140,20 +165,24 @@ impl Ops {
             .collect();
         let mut fence_workspace = None;
         for (agent, _) in &mut agents {
-            fence_workspace = self
-                .check_fence(&config, agent, Path::new(&cwd), isolation, &env_in_effect)?
-                .or(fence_workspace);
+            fence_workspace = check_fence(
+                &self.home,
+                &config,
+                agent,
+                Path::new(&cwd),
+                isolation,
+                &env_in_effect,
+            )?
+            .or(fence_workspace);
             agent.isolation = isolation;
         }
-        let workspace = self
-            .plan_workspace_of_dispatch(&cwd, isolation, &call)
-            .await?;
+        let workspace = self.plan_workspace(&cwd, isolation, &call).await?;
         let budget = stated_budget("budget", call.budget.as_deref())?;
         for (agent, pool) in &agents {
             budget_for(&config, who, agent, pool, &budget)?;
         }
         Ok(DispatchPlan {
-            settings: self.pool_settings(&config),
+            settings: self.pools.configured(&config),
             call,
             config,
             name,
@@ -202,22 +231,25 @@ impl Ops {
             let Some(preset) = Preset::from_text(&agent.preset) else {
                 continue;
             };
-            all.extend(self.collect_configuration(cwd, &preset).await?);
+            all.extend(collect_configuration(cwd, &preset).await?);
         }
         for found in all.iter().filter(|_| !is_reviewed) {
-            self.check_trusted(cwd, found)?;
+            check_trusted(&self.store, cwd, found)?;
         }
         Ok(all)
     }
 
     /// Resolves the base of the workspace of a new run.
-    async fn plan_workspace_of_dispatch(
+    async fn plan_workspace(
         &self,
         cwd: &str,
         isolation: Isolation,
         call: &Dispatch,
     ) -> Result<Option<NewWorkspace>, OpError> {
-        let planned = self.plan_workspace(cwd, isolation, call.with_changes).await;
+        let planned = self
+            .workspaces
+            .plan(cwd, isolation, call.with_changes)
+            .await;
         planned.map_err(|error| match error {
             OpError::Git(error) if call.isolation.is_none() => {
                 OpError::NoWorkspace { isolation, error }

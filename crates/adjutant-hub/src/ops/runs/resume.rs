@@ -3,8 +3,10 @@
 use crate::config::{Config, Home};
 use crate::ops::budgets::{raise, stated_budget};
 use crate::ops::checks::check_size;
+use crate::ops::credentials::{credentials_for, resolve_credentials};
+use crate::ops::settings::Settings;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
-use crate::store::{Run, StoreError, Tx, check_budget_left};
+use crate::store::{Run, Store, StoreError, Tx, check_budget_left};
 use crate::view::{Resume, RunView, Word};
 use adjutant_core::checkpoint::{Checkpoint, Choice, choices};
 use adjutant_core::run::Retention;
@@ -25,13 +27,29 @@ struct ResumePlan {
     credentials: Option<String>,
 }
 
-impl Ops {
+/// Resumes runs.
+#[derive(Debug, Clone)]
+pub(crate) struct ResumeCall {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+}
+
+impl ResumeCall {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+        }
+    }
+
     /// Starts a new attempt of a stopped run.
     ///
     /// # Errors
     /// Unknown, foreign, or not stopped.
-    pub async fn resume(&self, caller: Caller, call: Resume) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Resume)?;
+    pub(crate) async fn resume(&self, caller: Caller, call: Resume) -> Result<RunView, OpError> {
+        lookup::check(&caller.who, Action::Resume)?;
         check_size(
             "resolution",
             call.resolution.as_deref().unwrap_or(""),
@@ -43,24 +61,30 @@ impl Ops {
             limits::TEXT_BYTES_MAX,
         )?;
         let (choice, add) = (stated_choice(&call)?, stated_raise(&call)?);
-        let kept = self
-            .credentials_for(&caller.who, Action::Resume, &call.run, call.env)
-            .await?;
+        let kept = credentials_for(
+            &self.store,
+            &self.settings,
+            &caller.who,
+            Action::Resume,
+            &call.run,
+            call.env,
+        )
+        .await?;
         let plan = ResumePlan {
             run: call.run,
             resolution: call.resolution,
             next_step: call.next_step,
             choice,
             add,
-            config: self.config_or_builtin(),
-            retention: self.retention(),
+            config: self.settings.config_or_builtin(),
+            retention: self.settings.retention(),
             credentials: kept.id().map(ToOwned::to_owned),
         };
         let home = self.home.clone();
-        let resumed = self
-            .write(caller, move |tx, who| plan.commit(tx, who, &home))
+        let resumed = caller
+            .write(&self.store, move |tx, who| plan.commit(tx, who, &home))
             .await;
-        self.resolve_credentials(kept).await;
+        resolve_credentials(&self.store, kept).await;
         resumed
     }
 }

@@ -4,11 +4,15 @@ use crate::clock;
 use crate::config::{Config, Home};
 use crate::ops::budgets::{budget_again, unmetered};
 use crate::ops::checks::checked_prompt;
-use crate::ops::pools::PoolSettings;
+use crate::ops::credentials::{credentials_for, resolve_credentials};
+use crate::ops::pools::{HubPools, PoolSettings};
+use crate::ops::runs::dispatch::pin_dispatched;
 use crate::ops::runs::plan::refuse_shared_directory;
+use crate::ops::settings::Settings;
+use crate::ops::workspaces::{Workspaces, runner_of};
 use crate::ops::{Caller, OpError, Ops, lookup, random, render};
 use crate::store::{
-    NewRun, NewWorkspace, Run, StoreError, Tx, after_for_retry, newest_follower, run_input,
+    NewRun, NewWorkspace, Run, Store, StoreError, Tx, after_for_retry, newest_follower, run_input,
     workspace_of,
 };
 use crate::view::{FollowUp, Retry, RunView};
@@ -36,14 +40,34 @@ struct RetryPlan {
     credentials: Option<String>,
 }
 
-impl Ops {
+/// Dispatches runs again.
+#[derive(Debug, Clone)]
+pub(crate) struct RetryCall {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    workspaces: Workspaces,
+    pools: HubPools,
+}
+
+impl RetryCall {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+            workspaces: Workspaces::of(ops),
+            pools: HubPools::of(ops),
+        }
+    }
+
     /// Dispatches a finished or stopped run again as a new run, in a new workspace if it had one.
     /// This finishes a stopped run.
     ///
     /// # Errors
     /// Unknown, foreign, or still live.
-    pub async fn retry(&self, caller: Caller, call: Retry) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Retry)?;
+    pub(crate) async fn retry(&self, caller: Caller, call: Retry) -> Result<RunView, OpError> {
+        lookup::check(&caller.who, Action::Retry)?;
         let workspace = self.plan_workspace_of_retry(&caller.who, &call.run).await?;
         self.retry_in(caller, call, workspace, None).await
     }
@@ -52,15 +76,19 @@ impl Ops {
     ///
     /// # Errors
     /// Unknown, foreign, or still live; its directory is gone.
-    pub async fn follow_up(&self, caller: Caller, call: FollowUp) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Retry)?;
+    pub(crate) async fn follow_up(
+        &self,
+        caller: Caller,
+        call: FollowUp,
+    ) -> Result<RunView, OpError> {
+        lookup::check(&caller.who, Action::Retry)?;
         let run = self.store.read(|connection| {
             newest_follower(
                 connection,
                 lookup::run(connection, &caller.who, Action::Retry, &call.run)?,
             )
         })?;
-        if let Some(runner) = self.runner_of(&run)? {
+        if let Some(runner) = runner_of(&self.store, &run)? {
             return Err(Denied::conflict(
                 "run",
                 format!(
@@ -101,12 +129,18 @@ impl Ops {
         workspace: Option<NewWorkspace>,
         new_session_prompt: Option<String>,
     ) -> Result<RunView, OpError> {
-        Self::check(&caller.who, Action::Retry)?;
-        let config = self.config_or_builtin();
+        lookup::check(&caller.who, Action::Retry)?;
+        let config = self.settings.config_or_builtin();
         let (planned, home) = (workspace.clone(), self.home.clone());
-        let kept = self
-            .credentials_for(&caller.who, Action::Retry, &call.run, call.env)
-            .await?;
+        let kept = credentials_for(
+            &self.store,
+            &self.settings,
+            &caller.who,
+            Action::Retry,
+            &call.run,
+            call.env,
+        )
+        .await?;
         let plan = RetryPlan {
             id: RunId::new(clock::now(), random()),
             name_seed: random(),
@@ -114,17 +148,17 @@ impl Ops {
             prompt: call.prompt,
             new_session_prompt,
             workspace,
-            settings: self.pool_settings(&config),
+            settings: self.pools.configured(&config),
             config,
-            retention: self.retention(),
+            retention: self.settings.retention(),
             credentials: kept.id().map(ToOwned::to_owned),
         };
         let id = plan.id;
-        let retried = self
-            .write(caller, move |tx, who| plan.commit(tx, who, &home))
+        let retried = caller
+            .write(&self.store, move |tx, who| plan.commit(tx, who, &home))
             .await;
-        self.resolve_credentials(kept).await;
-        self.pin_dispatched(id, planned, retried).await
+        resolve_credentials(&self.store, kept).await;
+        pin_dispatched(&self.workspaces, id, planned, retried).await
     }
 
     /// Resolves the base of the workspace of a run that is dispatched again. `None`: the run was
@@ -150,7 +184,8 @@ impl Ops {
             .strip_prefix(&old.path)
             .unwrap_or("".as_ref());
         let new = self
-            .plan_workspace(&old.repository, old.isolation, old.changes.is_some())
+            .workspaces
+            .plan(&old.repository, old.isolation, old.changes.is_some())
             .await?;
         Ok(new.map(|new| NewWorkspace {
             below: below.to_owned(),

@@ -1,15 +1,24 @@
 //! Listing runs and showing one.
 
 use crate::clock;
+use crate::config::Home;
+use crate::ops::pools::HubPools;
 use crate::ops::repository_policies::not_in_effect;
+use crate::ops::requests::deliver_queued_messages;
+use crate::ops::runner_launches::Launches;
+use crate::ops::runner_sessions::Sessions;
+use crate::ops::settings::Settings;
 use crate::ops::stats::tree_stats;
+use crate::ops::trees::Trees;
+use crate::ops::workspaces::Workspaces;
 use crate::ops::{Caller, OpError, Ops, lookup, render};
 use crate::store::{
-    MORE_COUNTED_MAX, beside, newest_follower, newest_of, runs_before, runs_newest, signals_of,
-    unread_of,
+    MORE_COUNTED_MAX, Store, beside, newest_follower, newest_of, runs_before, runs_newest,
+    signals_of, unread_of,
 };
 use crate::view::{GetRun, ListRuns, RunList, RunView};
 use adjutant_core::{Action, Principal};
+use std::sync::Arc;
 
 /// Default number of runs in a list.
 const LIST_DEFAULT: u32 = 200;
@@ -21,22 +30,48 @@ const SIGNALS_SHOWN_MAX: u32 = 10;
 /// Maximum number of settled requests shown with a run, the newest.
 const SETTLED_SHOWN_MAX: u32 = 20;
 
-impl Ops {
+/// Lists runs, and shows one.
+#[derive(Debug, Clone)]
+pub(crate) struct RunReader {
+    store: Store,
+    home: Arc<Home>,
+    settings: Settings,
+    trees: Trees,
+    workspaces: Workspaces,
+    pools: HubPools,
+    sessions: Sessions,
+    launches: Launches,
+}
+
+impl RunReader {
+    pub(crate) fn of(ops: &Ops) -> Self {
+        Self {
+            store: ops.store.clone(),
+            home: Arc::clone(&ops.home),
+            settings: ops.settings.clone(),
+            trees: ops.trees.clone(),
+            workspaces: Workspaces::of(ops),
+            pools: HubPools::of(ops),
+            sessions: ops.sessions.clone(),
+            launches: ops.launches.clone(),
+        }
+    }
+
     /// Lists runs that the caller may see, unfinished ones first, or in the order of their
     /// dispatch.
     ///
     /// # Errors
     /// The caller may not list, or `before` is unknown or foreign.
-    pub fn list_runs(&self, who: &Principal, call: &ListRuns) -> Result<RunList, OpError> {
-        Self::check(who, Action::ListRuns)?;
+    pub(crate) fn list_runs(&self, who: &Principal, call: &ListRuns) -> Result<RunList, OpError> {
+        lookup::check(who, Action::ListRuns)?;
         let owner = if *who == Principal::Person {
             None
         } else {
             Some(who)
         };
         let limit = call.limit.unwrap_or(LIST_DEFAULT).clamp(1, LIST_MAX);
-        let config = self.config_or_builtin();
-        let settings = self.pool_settings(&config);
+        let config = self.settings.config_or_builtin();
+        let settings = self.pools.configured(&config);
         Ok(self.store.read(|connection| {
             let page = match call.before.as_deref() {
                 None => runs_newest(connection, owner, call.all, limit)?,
@@ -53,8 +88,8 @@ impl Ops {
             let mut runs =
                 render::RunViews::new(connection, &self.home).list(&pools, &page.runs)?;
             for view in &mut runs {
-                self.add_launch(&config, view);
-                self.add_unwritable(view);
+                self.launches.add_to(&config, view);
+                self.sessions.add_unwritable(view);
             }
             Ok(RunList {
                 runs,
@@ -75,8 +110,8 @@ impl Ops {
         Caller { who, key }: &Caller,
         call: &GetRun,
     ) -> Result<RunView, OpError> {
-        let config = self.config_or_builtin();
-        let settings = self.pool_settings(&config);
+        let config = self.settings.config_or_builtin();
+        let settings = self.pools.configured(&config);
         let (run, mut view) = self.store.read(|connection| {
             let run = lookup::run(connection, who, Action::See, &call.run)?;
             let run = if call.newest {
@@ -95,8 +130,8 @@ impl Ops {
                 view.changes.changed_beside = beside(connection, &run)?;
             }
             views.add_queue(&settings.in_effect(connection)?, &run, &mut view)?;
-            self.add_launch(&config, &mut view);
-            self.add_unwritable(&mut view);
+            self.launches.add_to(&config, &mut view);
+            self.sessions.add_unwritable(&mut view);
             view.cost.tree = tree_stats(connection, &run)?;
             view.terms.policies_not_in_effect = not_in_effect(connection, run.id)?;
             let settled = newest_of(connection, run.id, false, SETTLED_SHOWN_MAX + 1)?;
@@ -126,14 +161,15 @@ impl Ops {
             Ok((run, view))
         })?;
         if call.snapshots {
-            (view.changes.snapshots, view.changes.gone) = self.snapshots_of(&run).await;
+            (view.changes.snapshots, view.changes.gone) = self.trees.snapshots_of(&run).await;
             if let Some(workspace) = &mut view.place.workspace {
-                workspace.behind = self.behind_of(run.id).await;
+                workspace.behind = self.workspaces.behind_of(run.id).await;
             }
-            view.changes.committed_copies = self.committed_copies(&run).await;
+            view.changes.committed_copies = self.trees.committed_copies(&run).await;
         }
         if *who == Principal::Run(run.id) {
-            view.requests.messages = self.deliver_queued_messages(run.id, key.as_ref()).await?;
+            view.requests.messages =
+                deliver_queued_messages(&self.store, run.id, key.as_ref()).await?;
         }
         Ok(view)
     }

@@ -16,7 +16,7 @@ use super::asked::{Answer, Asked};
 use super::names::is_json;
 use super::problem;
 use crate::hub::Hub;
-use crate::ops::{SignedIn, TokenAccess, fresh_token, token_hash};
+use crate::ops::{SignedIn, TokenAccess, Tokens, fresh_token, token_hash};
 use crate::view::codes;
 use axum::body::Body;
 use axum::http::header::{
@@ -205,7 +205,7 @@ async fn read_sign_in(hub: &Hub, head: &Parts, body: Body) -> Result<SignIn, Box
     };
     match &sign_in {
         SignIn::Code(code) if !hub.sign_ins.is_pending(code) => Err(Box::new(unknown_code())),
-        SignIn::Resume(code) => match hub.ops.is_page_known(code) {
+        SignIn::Resume(code) => match Tokens::of(&hub.ops).is_page_known(code) {
             Ok(true) => Ok(sign_in),
             Ok(false) => Err(Box::new(unknown_page())),
             Err(error) => Err(Box::new(problem::of(&error.view()))),
@@ -255,8 +255,8 @@ pub(super) fn sign_in(asked: Asked) -> Answer {
         let hub = &http.hub;
         let signed_in = match sign_in {
             SignIn::Code(code) if !hub.sign_ins.take(&code) => return unknown_code(),
-            SignIn::Code(_) => hub.ops.sign_page_in(program).await.map(Some),
-            SignIn::Resume(code) => hub.ops.resume_page(&code, program).await,
+            SignIn::Code(_) => Tokens::of(&hub.ops).sign_page_in(program).await.map(Some),
+            SignIn::Resume(code) => Tokens::of(&hub.ops).resume_page(&code, program).await,
         };
         match signed_in {
             Ok(Some(SignedIn {
@@ -288,7 +288,7 @@ pub(super) fn permit_tab(asked: Asked, _: TokenAccess) -> Answer {
 /// Ends the sign-in of a page, which is being left.
 pub(super) fn sign_out(asked: Asked, access: TokenAccess) -> Answer {
     Box::pin(async move {
-        match asked.http.hub.ops.leave_page(access.id).await {
+        match Tokens::of(&asked.http.hub.ops).leave_page(access.id).await {
             Ok(()) => StatusCode::NO_CONTENT.into_response(),
             Err(error) => problem::of(&error.view()),
         }

@@ -6,20 +6,30 @@ mod post;
 mod start;
 mod window;
 
-use crate::ops::{OpError, Ops};
+use crate::ops::OpError;
+use crate::ops::chats::turns::post::post_answers;
+use crate::ops::chats::turns::start::begin_turns;
+use crate::ops::results::Results;
+use crate::ops::settings::Settings;
+use crate::store::Store;
 
-impl Ops {
-    /// Posts the answers of runs that have ended, and starts the next turns.
-    ///
-    /// # Errors
-    /// A failure of the store; completed steps are kept.
-    pub(crate) async fn run_turns(&self) -> Result<(), OpError> {
-        loop {
-            // A turn that fails delays no other.
-            let (posted, begun) = (self.post_answers().await, self.begin_turns().await);
-            if !posted? && !begun? {
-                return Ok(());
-            }
+/// Posts the answers of runs that have ended, and starts the next turns.
+///
+/// # Errors
+/// A failure of the store; completed steps are kept.
+pub(crate) async fn run_turns(
+    store: &Store,
+    settings: &Settings,
+    results: &Results,
+) -> Result<(), OpError> {
+    loop {
+        // A turn that fails delays no other.
+        let (posted, begun) = (
+            post_answers(store, settings, results).await,
+            begin_turns(store, settings).await,
+        );
+        if !posted? && !begun? {
+            return Ok(());
         }
     }
 }

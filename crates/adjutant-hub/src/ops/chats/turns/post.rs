@@ -1,13 +1,15 @@
 //! Posting the answers of ended runs.
 
 use crate::config::Config;
+use crate::ops::OpError;
 use crate::ops::chats::caller::ChatCaller;
 use crate::ops::chats::publish::{Publication, publish};
 use crate::ops::chats::turns::window::FLAG;
 use crate::ops::chats::work_context::WorkContext;
-use crate::ops::{OpError, Ops};
+use crate::ops::results::Results;
+use crate::ops::settings::Settings;
 use crate::store::{
-    Chat, ChatEntry, NewEntry, Run, StoreError, Turn, TurnState, Tx, run_by_id, turn_by_id,
+    Chat, ChatEntry, NewEntry, Run, Store, StoreError, Turn, TurnState, Tx, run_by_id, turn_by_id,
     turns_running,
 };
 use adjutant_core::chat::{EntryKind, MESSAGE_BYTES_MAX, Participant, is_decision};
@@ -24,114 +26,116 @@ pub(super) enum TurnResult {
     Failure(String),
 }
 
-impl Ops {
-    pub(super) async fn post_answers(&self) -> Result<bool, OpError> {
-        let ended = self.store.read(|connection| {
-            let mut ended = Vec::new();
-            for turn in turns_running(connection)? {
-                let run = turn
-                    .run
-                    .map(|run| run_by_id(connection, run))
-                    .transpose()?
-                    .flatten();
-                if run.as_ref().is_none_or(has_ended) {
-                    ended.push((turn, run));
-                }
-            }
-            Ok(ended)
-        })?;
-        let (mut posted, mut failed) = (false, None);
-        for (turn, run) in ended {
-            let id = turn.id;
-            let (config, retention) = (self.config_or_builtin(), self.retention());
-            let post = async {
-                let result = self.turn_result(run.as_ref()).await?;
-                Ok(self
-                    .store
-                    .write(move |tx| post(tx, &config, &turn, run, result, retention))
-                    .await?)
-            };
-            match post.await {
-                Ok(()) => posted = true,
-                Err(error) => failed = self.set_aside(failed, id, error).await,
-            }
-        }
-        failed.map_or(Ok(posted), Err)
-    }
-
-    async fn turn_result(&self, run: Option<&Run>) -> Result<TurnResult, OpError> {
-        let Some(run) = run else {
-            return Ok(TurnResult::Failure("its run was removed".to_owned()));
-        };
-        let result = run.result.clone().unwrap_or_default();
-        match run.state {
-            RunState::Finished(Outcome::Succeeded) => {}
-            state => return Ok(TurnResult::Failure(failure(run, state, &result))),
-        }
-        let text = self.whole_answer(run).await?;
-        let text = text.trim_end();
-        // Fall back to the reported summary.
-        let text = if text.trim().is_empty() {
-            run.summary.as_deref().unwrap_or("")
-        } else {
-            text
-        };
-        Ok(if text.trim().is_empty() {
-            TurnResult::Failure("it wrote no message".to_owned())
-        } else {
-            TurnResult::Answer(text.to_owned())
-        })
-    }
-
-    /// Returns a run's whole answer. If it is too long, its beginning is cut, with a note.
-    async fn whole_answer(&self, run: &Run) -> Result<String, OpError> {
-        let (text, is_cut) = self.whole_message(run).await?;
-        if text.len() <= MESSAGE_BYTES_MAX && !is_cut {
-            return Ok(text);
-        }
-        let note = format!(
-            "(The beginning of this answer is cut; see adj logs {}.)\n",
-            run.name
-        );
-        let end = shorten::tail(&text, MESSAGE_BYTES_MAX - note.len());
-        Ok(format!("{note}{end}"))
-    }
-
-    /// Handles a turn's error: a permanent one ends the turn, others are retried later. Returns the
-    /// first error to retry.
-    pub(super) async fn set_aside(
-        &self,
-        before: Option<OpError>,
-        id: i64,
-        error: OpError,
-    ) -> Option<OpError> {
-        tracing::error!(%error, turn = id, "an answer cannot be processed");
-        if !matches!(
-            error,
-            OpError::Store(StoreError::Denied(_) | StoreError::Corrupt(_))
-        ) {
-            return before.or(Some(error));
-        }
-        let (config, retention, why) = (
-            self.config_or_builtin(),
-            self.retention(),
-            error.to_string(),
-        );
-        let ended = self.store.write(move |tx| {
-            let Some(turn) = turn_by_id(tx.connection(), id)? else {
-                return Ok(());
-            };
+pub(super) async fn post_answers(
+    store: &Store,
+    settings: &Settings,
+    results: &Results,
+) -> Result<bool, OpError> {
+    let ended = store.read(|connection| {
+        let mut ended = Vec::new();
+        for turn in turns_running(connection)? {
             let run = turn
                 .run
-                .map(|run| run_by_id(tx.connection(), run))
+                .map(|run| run_by_id(connection, run))
                 .transpose()?
                 .flatten();
-            post(tx, &config, &turn, run, TurnResult::Failure(why), retention)
-        });
-        match ended.await {
-            Ok(()) => before,
-            Err(error) => before.or(Some(error.into())),
+            if run.as_ref().is_none_or(has_ended) {
+                ended.push((turn, run));
+            }
         }
+        Ok(ended)
+    })?;
+    let (mut posted, mut failed) = (false, None);
+    for (turn, run) in ended {
+        let id = turn.id;
+        let (config, retention) = (settings.config_or_builtin(), settings.retention());
+        let post = async {
+            let result = turn_result(results, run.as_ref()).await?;
+            Ok(store
+                .write(move |tx| post(tx, &config, &turn, run, result, retention))
+                .await?)
+        };
+        match post.await {
+            Ok(()) => posted = true,
+            Err(error) => failed = set_aside(store, settings, failed, id, error).await,
+        }
+    }
+    failed.map_or(Ok(posted), Err)
+}
+
+async fn turn_result(results: &Results, run: Option<&Run>) -> Result<TurnResult, OpError> {
+    let Some(run) = run else {
+        return Ok(TurnResult::Failure("its run was removed".to_owned()));
+    };
+    let result = run.result.clone().unwrap_or_default();
+    match run.state {
+        RunState::Finished(Outcome::Succeeded) => {}
+        state => return Ok(TurnResult::Failure(failure(run, state, &result))),
+    }
+    let text = whole_answer(results, run).await?;
+    let text = text.trim_end();
+    // Fall back to the reported summary.
+    let text = if text.trim().is_empty() {
+        run.summary.as_deref().unwrap_or("")
+    } else {
+        text
+    };
+    Ok(if text.trim().is_empty() {
+        TurnResult::Failure("it wrote no message".to_owned())
+    } else {
+        TurnResult::Answer(text.to_owned())
+    })
+}
+
+/// Returns a run's whole answer. If it is too long, its beginning is cut, with a note.
+async fn whole_answer(results: &Results, run: &Run) -> Result<String, OpError> {
+    let (text, is_cut) = results.whole_message(run).await?;
+    if text.len() <= MESSAGE_BYTES_MAX && !is_cut {
+        return Ok(text);
+    }
+    let note = format!(
+        "(The beginning of this answer is cut; see adj logs {}.)\n",
+        run.name
+    );
+    let end = shorten::tail(&text, MESSAGE_BYTES_MAX - note.len());
+    Ok(format!("{note}{end}"))
+}
+
+/// Handles a turn's error: a permanent one ends the turn, others are retried later. Returns the
+/// first error to retry.
+pub(super) async fn set_aside(
+    store: &Store,
+    settings: &Settings,
+    before: Option<OpError>,
+    id: i64,
+    error: OpError,
+) -> Option<OpError> {
+    tracing::error!(%error, turn = id, "an answer cannot be processed");
+    if !matches!(
+        error,
+        OpError::Store(StoreError::Denied(_) | StoreError::Corrupt(_))
+    ) {
+        return before.or(Some(error));
+    }
+    let (config, retention, why) = (
+        settings.config_or_builtin(),
+        settings.retention(),
+        error.to_string(),
+    );
+    let ended = store.write(move |tx| {
+        let Some(turn) = turn_by_id(tx.connection(), id)? else {
+            return Ok(());
+        };
+        let run = turn
+            .run
+            .map(|run| run_by_id(tx.connection(), run))
+            .transpose()?
+            .flatten();
+        post(tx, &config, &turn, run, TurnResult::Failure(why), retention)
+    });
+    match ended.await {
+        Ok(()) => before,
+        Err(error) => before.or(Some(error.into())),
     }
 }
 

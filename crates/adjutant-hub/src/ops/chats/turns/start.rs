@@ -3,12 +3,13 @@
 use crate::clock;
 use crate::config::Config;
 use crate::ops::budgets::unmetered;
-use crate::ops::chats::turns::post::{TurnResult, post};
+use crate::ops::chats::turns::post::{TurnResult, post, set_aside};
 use crate::ops::chats::turns::window::{TurnPrompt, turn_prompt};
 use crate::ops::fence::fence_workspace;
-use crate::ops::{OpError, Ops, profiles, programs};
+use crate::ops::settings::Settings;
+use crate::ops::{OpError, profiles, programs};
 use crate::store::{
-    Chat, FenceState, NewRun, NewTurn, RunInput, StoreError, Turn, Tx, asked_by, next_turns,
+    Chat, FenceState, NewRun, NewTurn, RunInput, Store, StoreError, Turn, Tx, asked_by, next_turns,
     run_input, tree_size, turns_to_answer, working_in,
 };
 use adjutant_core::pool::AfterFailed;
@@ -18,21 +19,19 @@ use adjutant_core::{AgentName, AgentSpec, Budget, Outcome, RunId, RunState, Stop
 use std::path::Path;
 use std::sync::Arc;
 
-impl Ops {
-    /// Starts the next turns. Returns whether a turn was started or ended.
-    pub(super) async fn begin_turns(&self) -> Result<bool, OpError> {
-        let next = self.store.read(next_turns)?;
-        let (mut begun, mut failed) = (false, None);
-        for turn in next {
-            let turn_id = turn.id;
-            let start = TurnStart::new(self.config_or_builtin(), turn, self.retention());
-            match self.store.write(move |tx| start.begin(tx)).await {
-                Ok(is_settled) => begun |= is_settled,
-                Err(error) => failed = self.set_aside(failed, turn_id, error.into()).await,
-            }
+/// Starts the next turns. Returns whether a turn was started or ended.
+pub(super) async fn begin_turns(store: &Store, settings: &Settings) -> Result<bool, OpError> {
+    let next = store.read(next_turns)?;
+    let (mut begun, mut failed) = (false, None);
+    for turn in next {
+        let turn_id = turn.id;
+        let start = TurnStart::new(settings.config_or_builtin(), turn, settings.retention());
+        match store.write(move |tx| start.begin(tx)).await {
+            Ok(is_settled) => begun |= is_settled,
+            Err(error) => failed = set_aside(store, settings, failed, turn_id, error.into()).await,
         }
-        failed.map_or(Ok(begun), Err)
     }
+    failed.map_or(Ok(begun), Err)
 }
 
 /// A turn that is to start, checked outside the transaction.

@@ -3,7 +3,8 @@
 //! Every call of a runner renews its lease. A host is `<token>/<id of the runner's home>`.
 
 use crate::protocol::{LogRead, Order, PostLog};
-use crate::view::{LogPage, ReadLogs};
+use crate::store::runner_name;
+use crate::view::{LogPage, ReadLogs, RunView, Word};
 use adjutant_core::lease::Lease;
 use adjutant_core::pool::{PoolTarget, QueueReason};
 use adjutant_core::pressure::MachineLoad;
@@ -92,6 +93,9 @@ pub(in crate::ops) const READS_MAX: usize = 64;
 /// How many bytes of prompts one reply may contain, unless a single order has more. The runner
 /// waits seconds for a reply.
 const PROMPTS_BYTES_MAX: usize = 4 * 1024 * 1024;
+
+/// How many runners whose homes cannot be written are named.
+const UNWRITABLE_SHOWN_MAX: usize = 3;
 
 /// What a runner is asked for part of a log.
 #[derive(Debug)]
@@ -231,6 +235,24 @@ impl Sessions {
             is_first || bytes <= PROMPTS_BYTES_MAX
         };
         Some(unconfirmed.take_while(fits).cloned().collect())
+    }
+
+    /// Adds to why a queued run has not started which runners cannot write to their homes.
+    pub(super) fn add_unwritable(&self, view: &mut RunView) {
+        let Some(queue) = view
+            .in_queue
+            .queue
+            .as_mut()
+            .filter(|queue| queue.waiting_for == Word::Known(QueueReason::RunnerStorage))
+        else {
+            return;
+        };
+        let unwritable = self.unwritable(&view.terms.pool);
+        for (host, why) in unwritable.iter().take(UNWRITABLE_SHOWN_MAX) {
+            queue
+                .why
+                .push_str(&format!("; {}: {why}", runner_name(host)));
+        }
     }
 
     /// Ends a session at the request of its runner, unless there are orders that it has not
@@ -401,7 +423,7 @@ impl Sessions {
     }
 
     /// Returns the runners of a pool whose homes cannot be written, and why.
-    pub(super) fn unwritable(&self, pool: &str) -> Vec<(String, String)> {
+    fn unwritable(&self, pool: &str) -> Vec<(String, String)> {
         let hosts = self.hosts();
         let serving = hosts
             .iter()

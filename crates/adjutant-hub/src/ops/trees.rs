@@ -1,27 +1,79 @@
-//! Snapshots of a run's tree: taking and listing them.
+//! The trees of runs: opening them, taking and listing their snapshots, and the locks of their
+//! files.
 
-use super::{OpError, Ops};
+use super::OpError;
 use crate::clock::{self, rfc3339};
-use crate::config;
+use crate::config::{self, Home};
 use crate::git::{
     self, Git, GitError, NewSnapshot, Repo, Scratch, Snapshot, TakenSnapshot, WorkspacePath,
 };
 use crate::protocol::AttemptEvidence;
-use crate::store::{Run, Workspace, workspace_around, workspace_of};
+use crate::store::{Run, Store, Workspace, workspace_around, workspace_of};
 use crate::view::SnapshotView;
-use adjutant_core::snapshot::SnapshotCause;
+use adjutant_core::snapshot::{SnapshotCause, TreeWork};
 use adjutant_core::{Denied, RunId, Time};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::{Mutex, OwnedMutexGuard, OwnedRwLockWriteGuard, RwLock};
 
 /// How long taking a snapshot of a lost attempt's tree may delay its recovery.
 const KEEP_MAX: Duration = Duration::from_secs(10);
+/// How long a change of a tree may delay the end of a hub.
+const END_MAX: Duration = Duration::from_secs(10);
 /// How long showing a run may wait for the list of its snapshots.
 const LIST_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of changed files of a lost attempt that are listed.
 const CHANGED_MAX: usize = 500;
 
-impl Ops {
+/// The trees of runs, and the locks of their files. Clones share the locks.
+#[derive(Debug, Clone)]
+pub(crate) struct Trees {
+    store: Store,
+    home: Arc<Home>,
+    /// Held while the files of a tree are changed.
+    changes: Arc<Mutex<()>>,
+    /// Held for writing while an undo replaces files: a run that was claimed meanwhile starts
+    /// afterwards.
+    restoring: Arc<RwLock<()>>,
+}
+
+impl Trees {
+    pub(super) fn new(store: Store, home: Arc<Home>) -> Self {
+        Self {
+            store,
+            home,
+            changes: Arc::default(),
+            restoring: Arc::default(),
+        }
+    }
+
+    /// Waits until the files of no tree are changed. The caller may change those of one.
+    pub(super) async fn lock(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.changes).lock_owned().await
+    }
+
+    /// Waits until no tree is being changed, so that the next hub finds a consistent state.
+    pub(crate) async fn changes_end(&self) {
+        if tokio::time::timeout(END_MAX, self.changes.lock())
+            .await
+            .is_err()
+        {
+            tracing::warn!("a change of a tree is not complete: the next hub completes it");
+        }
+    }
+
+    /// Waits until no other undo replaces files. No run starts until the caller has replaced those
+    /// of its undo.
+    pub(super) async fn start_restoring(&self) -> OwnedRwLockWriteGuard<()> {
+        Arc::clone(&self.restoring).write_owned().await
+    }
+
+    /// Waits until no undo replaces files.
+    pub(crate) async fn undos_end(&self) {
+        drop(self.restoring.read().await);
+    }
+
     /// Lists the snapshots of a run's tree. Empty if there is no repository, or if git fails, which
     /// is logged. Also says if the repository or the directory of the run is gone.
     pub(super) async fn snapshots_of(&self, run: &Run) -> (Vec<SnapshotView>, Option<String>) {
@@ -87,23 +139,6 @@ impl Ops {
         Vec::new()
     }
 
-    /// Takes a snapshot of the current tree.
-    pub(super) async fn take_snapshot(
-        &self,
-        scratch: &Scratch,
-        run: &Run,
-        cause: SnapshotCause,
-    ) -> Result<TakenSnapshot, OpError> {
-        let new = NewSnapshot {
-            run: run.id,
-            run_name: run.name.clone(),
-            attempt: run.attempt,
-            cause,
-            at: clock::now(),
-        };
-        Ok(git::take(scratch, &new).await?)
-    }
-
     /// Takes a snapshot of the tree of an attempt whose supervisor has died, and returns the
     /// changes of the attempt. `None`: unknown, or no repository. Failures are logged; the tree
     /// itself remains.
@@ -117,9 +152,7 @@ impl Ops {
             if !scratch.has_tree() {
                 return Ok(None);
             }
-            let taken = self
-                .take_snapshot(&scratch, run, SnapshotCause::End)
-                .await?;
+            let taken = take_snapshot(&scratch, run, SnapshotCause::End).await?;
             self.compare_later(run, &taken).await?;
             let made = git::keep_commits(&scratch, run.id).await?;
             if let Some(why) = made.problem() {
@@ -148,6 +181,27 @@ impl Ops {
             tracing::error!(%error, run = %run.id, "cannot record that a snapshot failed");
         }
         None
+    }
+
+    /// Schedules a comparison of the newest snapshot of an isolated run with those of its siblings.
+    pub(super) async fn compare_later(
+        &self,
+        run: &Run,
+        taken: &TakenSnapshot,
+    ) -> Result<(), OpError> {
+        let id = run.id;
+        if !taken.is_new
+            || self
+                .store
+                .read(|connection| workspace_of(connection, id))?
+                .is_none()
+        {
+            return Ok(());
+        }
+        Ok(self
+            .store
+            .write(move |tx| tx.add_tree_work(id, TreeWork::Compare))
+            .await?)
     }
 
     /// Lists what an attempt has changed from its start up to a snapshot. `made`: the agent's
@@ -258,6 +312,22 @@ impl Ops {
         })
     }
 
+    /// Creates a scratch directory for the user's tree.
+    pub(super) async fn user_scratch(
+        &self,
+        run: &str,
+        repository: &str,
+    ) -> Result<Scratch, OpError> {
+        let top = Path::new(repository);
+        let repo = Repo::find(&Git::find(&config::git_env(None), top)?, top).await?;
+        let dir = self
+            .home
+            .runs_dir()
+            .join(run)
+            .join(format!("git-{}", crate::hub_client::random_hex::<8>()));
+        Ok(Scratch::new(repo, &self.home.dir, &dir).await?)
+    }
+
     /// Finds the repository that has a run's refs: the user's, also for a run in a workspace.
     pub(super) async fn repo_of(&self, run: &Run) -> Result<Repo, OpError> {
         Ok(self.repo_and_workspace(run).await?.0)
@@ -290,6 +360,22 @@ impl Ops {
             Some(workspace),
         ))
     }
+}
+
+/// Takes a snapshot of the current tree.
+pub(super) async fn take_snapshot(
+    scratch: &Scratch,
+    run: &Run,
+    cause: SnapshotCause,
+) -> Result<TakenSnapshot, OpError> {
+    let new = NewSnapshot {
+        run: run.id,
+        run_name: run.name.clone(),
+        attempt: run.attempt,
+        cause,
+        at: clock::now(),
+    };
+    Ok(git::take(scratch, &new).await?)
 }
 
 async fn find_repo(dir: &Path) -> Result<Repo, GitError> {
