@@ -650,7 +650,7 @@ mod tests {
 
     impl Reader for Plain {
         fn log_command(&self, run: &RunView) -> String {
-            run.name.clone()
+            run.identity.name.clone()
         }
     }
 

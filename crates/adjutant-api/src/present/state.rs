@@ -340,7 +340,7 @@ mod tests {
             ..RunView::default()
         };
         let working = state_label(&run, &since);
-        run.pending = vec![RequestView {
+        run.requests.pending = vec![RequestView {
             number: "Q3".to_owned(),
             ..RequestView::default()
         }];
@@ -355,9 +355,9 @@ mod tests {
             number: "Q3".to_owned(),
             ..RequestView::default()
         };
-        run.pending = vec![times("180", "-16")];
+        run.requests.pending = vec![times("180", "-16")];
         assert_eq!(state_label(&run, &since).text(), "? asks Q3 16s left");
-        run.pending = vec![times("180", "-72000")];
+        run.requests.pending = vec![times("180", "-72000")];
         assert_eq!(state_label(&run, &since).text(), "? asks Q3 3m");
     }
 }

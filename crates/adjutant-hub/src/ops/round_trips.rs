@@ -117,7 +117,7 @@ impl Counted {
                 },
             ))
             .await;
-        assert_eq!(read.expect("read").answer.as_deref(), Some("this"));
+        assert_eq!(read.expect("read").reply.answer.as_deref(), Some("this"));
         count
     }
 

@@ -67,7 +67,11 @@ fn retries_are_shown_notified_once_and_cleared() {
         ("event", 0, 1),
         "{woken:?}"
     );
-    let retrying = woken.working[0].retrying.clone().expect("it retries");
+    let retrying = woken.working[0]
+        .condition
+        .retrying
+        .clone()
+        .expect("it retries");
     assert_eq!(
         (retrying.cause.as_str(), retrying.tries),
         ("rate_limited", 2),

@@ -298,13 +298,13 @@ fn conflict_wakes_a_wait() {
             found
                 .working
                 .first()
-                .is_some_and(|run| !run.conflicts.is_empty())
+                .is_some_and(|run| !run.changes.conflicts.is_empty())
         })
     });
     assert_eq!(
         (
             found.outcome,
-            found.working[0].conflicts[0].run_name.as_str()
+            found.working[0].changes.conflicts[0].run_name.as_str()
         ),
         (WaitOutcome::Event.into(), "beta")
     );

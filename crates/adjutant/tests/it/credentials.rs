@@ -181,7 +181,7 @@ fn resumed_run_gets_the_key_of_its_resumer() {
         ..Retry::default()
     };
     let again = called(&home, &retry, "retry");
-    home.finished(&again.name);
+    home.finished(&again.identity.name);
     assert_eq!(keys(&home)[2], "", "nobody gave it one");
 }
 

@@ -102,7 +102,7 @@ fn overlap_is_reported_once_to_both_runs_and_the_parent() {
     assert_eq!(
         (
             waited.outcome,
-            waited.working[0].overlaps[0].run_name.as_str()
+            waited.working[0].changes.overlaps[0].run_name.as_str()
         ),
         (WaitOutcome::Event.into(), "alpha")
     );

@@ -82,7 +82,11 @@ fn report_ends_a_wait_for_attention_once_while_the_process_lives() {
         (&WaitOutcome::Event.into(), 0),
         "{woken:?}"
     );
-    let of = woken.working[0].reported.clone().expect("its report");
+    let of = woken.working[0]
+        .condition
+        .reported
+        .clone()
+        .expect("its report");
     assert_eq!((of.line().as_str(), of.is_new), ("reports success", true));
     assert!(
         home.ok(&["ps"]).contains("reports success"),
@@ -122,7 +126,10 @@ fn report_ends_a_wait_for_attention_once_while_the_process_lives() {
     home.ok(&["send", "job", "end"]);
     let ended = attention(&home, Some(woken.cursor), 20_000);
     assert_eq!(
-        (ended.ended.len(), ended.ended[0].reported.is_none()),
+        (
+            ended.ended.len(),
+            ended.ended[0].condition.reported.is_none()
+        ),
         (1, true),
         "{ended:?}"
     );

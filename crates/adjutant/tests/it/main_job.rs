@@ -133,7 +133,7 @@ fn repeated_answer_with_its_key_gets_the_same_reply() {
     assert_eq!(
         (
             first.requests[0].status.as_str(),
-            first.runs[0].state.as_str()
+            first.runs[0].condition.state.as_str()
         ),
         ("answered", "running")
     );
@@ -144,7 +144,7 @@ fn repeated_answer_with_its_key_gets_the_same_reply() {
         "although the run has read it since"
     );
     assert_eq!(
-        again.runs[0].state,
+        again.runs[0].condition.state,
         RunStateKind::Finished,
         "runs are shown as they are"
     );
@@ -306,7 +306,7 @@ fn same_key_starts_one_run_and_refuses_another_body() {
     };
     let first = home.call(&order, "key-1").expect("dispatched");
     let again = home.call(&order, "key-1").expect("the same again");
-    assert_eq!(first.run_id, again.run_id);
+    assert_eq!(first.identity.run_id, again.identity.run_id);
     let other = Dispatch {
         prompt: "say twice\n".into(),
         ..order.clone()
@@ -316,8 +316,11 @@ fn same_key_starts_one_run_and_refuses_another_body() {
         codes::KEY_REUSED
     );
     assert_ne!(
-        home.call(&order, "key-2").expect("another key").run_id,
-        first.run_id
+        home.call(&order, "key-2")
+            .expect("another key")
+            .identity
+            .run_id,
+        first.identity.run_id
     );
     assert_eq!(home.json(&["ps", "-a"]).as_array().map(Vec::len), Some(2));
 }

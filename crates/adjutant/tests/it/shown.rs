@@ -98,7 +98,7 @@ fn failure_beyond_100_ends_is_reported() {
         .expect("they have ended");
     assert_eq!((waited.ended.len(), waited.ended_more), (100, 4));
     assert_eq!(
-        waited.failed.map(|run| run.name),
+        waited.failed.map(|run| run.identity.name),
         Some("late".to_owned()),
         "those that were cancelled have not failed"
     );

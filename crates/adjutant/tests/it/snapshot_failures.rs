@@ -233,6 +233,7 @@ fn failing_snapshot_is_reported_to_the_parent_once() {
     let found = home.call(&wait, "").expect("it looks");
     assert!(
         found.working[0]
+            .changes
             .snapshot_problem
             .as_ref()
             .is_some_and(|why| why.contains("git")),

@@ -42,7 +42,10 @@ fn silence_is_reported_once_and_cleared() {
         ("event", 0, 0),
         "{woken:?}"
     );
-    assert!(woken.working[0].silent_since.is_some(), "{woken:?}");
+    assert!(
+        woken.working[0].condition.silent_since.is_some(),
+        "{woken:?}"
+    );
     let again = home
         .call(
             &Wait {
@@ -55,7 +58,7 @@ fn silence_is_reported_once_and_cleared() {
         .expect("it returns");
     assert_eq!(again.outcome, WaitOutcome::Timeout, "once: {again:?}");
     assert!(
-        again.working[0].silent_since.is_some(),
+        again.working[0].condition.silent_since.is_some(),
         "and shown for as long as it lasts: {again:?}"
     );
     assert!(home.ok(&["ps"]).contains("silent"));

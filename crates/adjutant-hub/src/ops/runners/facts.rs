@@ -72,6 +72,7 @@ fn answer(applied: Result<u64, OpError>) -> SupervisorFactsAnswer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::Ops;
     use crate::store::testing::fixture::{Fixture, TOKEN, fixture, new_run};
     use adjutant_core::Principal;
     use serde_json::{Value, json};

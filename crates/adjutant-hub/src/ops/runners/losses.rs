@@ -153,6 +153,7 @@ fn log_lost(batch: &[HostedAttempt], lost: &BTreeSet<AttemptId>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ops::Ops;
     use crate::store::testing::fixture::{Fixture, KEEP, fixture, new_run, question};
     use crate::store::{NewRun, Run, has_live_runs, live_by_host, run_by_id};
     use adjutant_core::tree::TreeLimits;

@@ -132,6 +132,7 @@ fn denied_write_ends_the_wait_of_a_person() {
     );
     assert_eq!(
         woken.working[0]
+            .processes
             .fence
             .as_ref()
             .and_then(|fence| fence.denied_writes),

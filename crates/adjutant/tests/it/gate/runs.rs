@@ -265,7 +265,7 @@ fn gated_run_never_starts_without_its_gate() {
                 key,
             )
             .expect("it is queued again");
-        let view = runs.home.finished(&again.name);
+        let view = runs.home.finished(&again.identity.name);
         assert!(
             view["outcome"] == "spawn_failed"
                 && view["reason"]

@@ -23,10 +23,10 @@ fn repeated_key_creates_one_workspace() {
     home.ok(&["ps"]);
     let first = home.call(&dispatch, "the-key").expect("dispatched");
     let again = home.call(&dispatch, "the-key").expect("repeated");
-    assert_eq!(first.run_id, again.run_id);
+    assert_eq!(first.identity.run_id, again.identity.run_id);
     let view = succeeded(&home, "once");
     let again = home.call(&dispatch, "the-key").expect("repeated");
-    assert_eq!(again.run_id, first.run_id);
+    assert_eq!(again.identity.run_id, first.identity.run_id);
     assert_eq!(
         fs::read_dir(home.home.workspaces_dir())
             .expect("a directory")

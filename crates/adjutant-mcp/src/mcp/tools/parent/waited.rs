@@ -452,7 +452,7 @@ mod tests {
         };
         let known_stop = RunView {
             condition: RunConditionView {
-                attention: run.attention.clone().map(|known| AttentionView {
+                attention: run.condition.attention.clone().map(|known| AttentionView {
                     is_new: false,
                     ..known
                 }),
