@@ -12,9 +12,9 @@ pub mod program;
 
 pub(crate) use adjutant_agent::{guard, harness, runner, supervisor};
 pub(crate) use adjutant_api::{present, preset, protocol, text, view};
-pub(crate) use adjutant_home::{
-    attempt_processes, clock, config, failpoint, integrations, process,
-};
+#[cfg(debug_assertions)]
+pub(crate) use adjutant_home::failpoint;
+pub(crate) use adjutant_home::{attempt_processes, clock, config, integrations, process};
 pub(crate) use adjutant_hub::{hub, ops};
 pub(crate) use adjutant_mcp::mcp;
 pub(crate) use adjutant_net::{hub_client, remote};
