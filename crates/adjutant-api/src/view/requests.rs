@@ -354,6 +354,7 @@ pub struct Answered {
     pub runs: Vec<RunView>,
 }
 
+/// A question, an approval or a delegation of a run, with its answer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RequestView {

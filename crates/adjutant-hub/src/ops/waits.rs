@@ -10,9 +10,7 @@ use crate::store::{
     open_below, position_in_events, requests_of, requests_page, run_by_id, stopped_below,
     stopped_runs, underway_runs, unknown_ends, unknown_ends_beyond,
 };
-use crate::view::{
-    EventPage, ReadEvents, RequestView, RunCostView, RunView, Wait, WaitOutcome, WaitUntil, Waited,
-};
+use crate::view::{EventPage, ReadEvents, RequestView, Wait, WaitOutcome, WaitUntil, Waited};
 use adjutant_core::attention::RunPhase;
 use adjutant_core::{
     Action, Denied, EventSeq, Principal, RequestNo, RunId, RunState, StopReason, Time,
@@ -337,14 +335,9 @@ impl Waits {
                 .collect::<Result<Vec<_>, _>>()
         };
         let ended = |run: &Run| {
-            let tree = tree_stats(connection, run)?;
-            Ok::<_, StoreError>(RunView {
-                cost: RunCostView {
-                    tree,
-                    ..render::run(connection, &self.home, run)?.cost
-                },
-                ..render::run(connection, &self.home, run)?
-            })
+            let mut view = render::run(connection, &self.home, run)?;
+            view.cost.tree = tree_stats(connection, run)?;
+            Ok::<_, StoreError>(view)
         };
         Ok(Waited {
             outcome: outcome.into(),

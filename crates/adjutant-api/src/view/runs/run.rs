@@ -18,7 +18,8 @@ use adjutant_core::signal::Priority;
 use adjutant_core::{Cause, OutcomeKind, Permissions, RunStateKind};
 use serde::{Deserialize, Serialize};
 
-/// Everything about a run that an interface shows. Its JSON is one object with the fields of all parts.
+/// Everything about a run that an interface shows.
+// Flattened, so that its JSON is one object whose fields are chosen by their names.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct RunView {
