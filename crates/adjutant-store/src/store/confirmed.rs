@@ -200,6 +200,11 @@ impl ConfirmedNote {
         !self.state().lead.is_empty()
     }
 
+    /// Returns whether this process has led in a database.
+    pub(super) fn has_led(&self) -> bool {
+        !self.state().secret.is_empty()
+    }
+
     /// Waits until the note is on disk.
     fn sync(&self) {
         let _only = self.flushing.lock().unwrap_or_else(PoisonError::into_inner);

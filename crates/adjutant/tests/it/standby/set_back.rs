@@ -72,9 +72,14 @@ fn database_that_is_set_back_begins_an_era() {
     for home in [first, second] {
         until_said(home);
     }
-    assert_eq!([0, 1].map(|n| group.hub(n).pid), pids, "no hub has ended");
-    for home in [first, second] {
-        let log = std::fs::read_to_string(home.home.hub_log()).expect("a log");
+    let logs =
+        [first, second].map(|home| std::fs::read_to_string(home.home.hub_log()).expect("a log"));
+    assert_eq!(
+        [0, 1].map(|n| group.hub(n).pid),
+        pids,
+        "no hub has ended: {logs:#?}"
+    );
+    for log in logs {
         assert!(
             log.matches("with a new era").count() <= 2
                 && log.matches("the database was set back, for").count() <= 1,
@@ -137,6 +142,42 @@ fn database_that_is_set_back_begins_an_era() {
     second.ok(&["reply", "Q10001", "yes"]);
     assert_eq!(first.finished("next")["outcome"], "succeeded");
     assert!(cursor(first) > lost);
+}
+
+/// A restore drops the database first, and creates it again later.
+#[test]
+fn hubs_wait_for_a_database_that_is_missing() {
+    let Some(group) = Group::new() else { return };
+    let [first, second] = &group.hubs;
+    first.ok(&["chat", "start", "plans"]);
+    second.ok(&["chat", "post", "1", "kept"]);
+    let dump = group.server.dump("hub");
+    let pids = [0, 1].map(|n| group.hub(n).pid);
+    group.server.restore("earlier", &dump);
+    group
+        .server
+        .sql("postgres", "DROP DATABASE hub WITH (FORCE)");
+    // The first one is no longer the leader then.
+    for home in [first, second] {
+        home.until("it finds no database", || {
+            std::fs::read_to_string(home.home.hub_log())
+                .is_ok_and(|log| log.contains("cannot wait for leadership problem=\"database"))
+                .then_some(())
+        });
+    }
+    let problem = group.hub(1).store_problem;
+    assert!(
+        problem
+            .as_ref()
+            .is_some_and(|problem| problem.contains("does not exist")),
+        "{problem:?}"
+    );
+    group
+        .server
+        .sql("postgres", "ALTER DATABASE earlier RENAME TO hub");
+    second.ok(&["chat", "post", "1", "new"]);
+    assert_eq!(texts(first), ["kept", "new"]);
+    assert_eq!([0, 1].map(|n| group.hub(n).pid), pids, "no hub has ended");
 }
 
 /// All hubs are killed before the database is set back, so nobody remembers anything but in the

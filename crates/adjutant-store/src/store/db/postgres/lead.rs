@@ -83,24 +83,33 @@ fn channel(connection: &PgConnection) -> Result<String> {
 
 /// Waits for the session lock, as long as it takes, and returns the session that holds it.
 /// `token_hash`: see the table `hubs`.
+///
+/// # Errors
+/// The database cannot be used. A database that this process has used before is waited for: it may
+/// be replaced, for instance by an earlier dump of itself, and is missing or incomplete until then.
 pub(in crate::store) fn wait_for_lock(
     address: &PostgresAddress,
     token_hash: &str,
     note: &ConfirmedNote,
 ) -> Result<PgConnection> {
+    let (mut failures, mut has_used) = (RepeatedFailures::default(), note.has_led());
     loop {
-        let connection = match until_reached(|| connect_to_write(address)) {
+        let entered = until_reached(|| connect_to_write(address)).map(|connection| {
+            let waited = wait_with(&connection, token_hash, note);
+            has_used |= matches!(waited, Err(Error::Lost(_)));
+            waited.map(|()| connection)
+        });
+        match entered {
+            Ok(Ok(connection)) => return Ok(connection),
             // It has been reported.
             Err(Error::Lost(_)) => continue,
-            connection => connection?,
-        };
-        match wait_with(&connection, token_hash, note) {
-            Ok(()) => return Ok(connection),
-            Err(Error::Lost(problem)) => tracing::warn!(
-                problem,
-                "the connection was lost while this hub waited for leadership"
-            ),
-            Err(error) => return Err(error),
+            Ok(Err(error)) | Err(error) if !has_used => return Err(error),
+            Ok(Err(error)) | Err(error) => {
+                let problem = error.to_string();
+                if let Some(times) = failures.note(&problem, Instant::now()) {
+                    tracing::warn!(problem, times, "this hub cannot wait for leadership");
+                }
+            }
         }
         // An administrator may end sessions as fast as they begin.
         std::thread::park_timeout(HEARTBEAT_INTERVAL);
