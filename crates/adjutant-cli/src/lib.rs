@@ -15,9 +15,10 @@ pub(crate) use adjutant_api::{present, preset, protocol, text, view};
 #[cfg(debug_assertions)]
 pub(crate) use adjutant_home::failpoint;
 pub(crate) use adjutant_home::{attempt_processes, clock, config, integrations, process};
-pub(crate) use adjutant_hub::{hub, ops};
+pub(crate) use adjutant_hub::hub;
 pub(crate) use adjutant_mcp::mcp;
 pub(crate) use adjutant_net::{hub_client, remote};
+pub(crate) use adjutant_ops::ops;
 
 use config::whole_env;
 use std::ffi::OsString;

@@ -6,7 +6,7 @@ use crate::stats::{Row, Samples};
 use adjutant_api::view::Say;
 use adjutant_core::{ClientName, Principal};
 use adjutant_home::config::Home;
-use adjutant_hub::ops::{Caller, Ops, SayCall};
+use adjutant_ops::ops::{Caller, Ops, SayCall};
 use adjutant_store::store::Store;
 use std::path::Path;
 use std::sync::Arc;

@@ -362,6 +362,7 @@ fn modules_of_other_crates_are_named_by_their_paths_here() {
         "adjutant_mcp::",
         "adjutant_agent::",
         "adjutant_store::",
+        "adjutant_ops::",
         "adjutant_hub::",
     ];
     let named: Vec<String> = product()
@@ -393,7 +394,7 @@ fn fixtures_of_other_crates_are_only_for_tests() {
         assert!(!product.contains(FIXTURES), "{name} would contain fixtures");
         users.extend(tests.contains(FIXTURES).then_some(name));
     }
-    assert_eq!(users, ["adjutant-hub"]);
+    assert_eq!(users, ["adjutant-ops"]);
 }
 
 #[test]

@@ -1,0 +1,46 @@
+//! Chats. The author comes from the connection; access rules are in the core.
+
+mod answers;
+mod archive;
+mod board;
+mod caller;
+mod direct;
+mod entry;
+mod followed;
+mod list;
+mod mentions;
+mod presence;
+mod publish;
+mod render;
+mod say;
+mod show;
+mod start;
+mod stats;
+mod summary;
+mod team;
+mod transfer;
+mod turns;
+mod wake;
+mod work_context;
+
+pub use answers::cancel_answers;
+pub use answers::read_answers;
+pub use archive::archive_chat;
+pub use board::read_board;
+pub(super) use caller::ChatCaller;
+pub(crate) use followed::FollowedStates;
+pub(super) use followed::{followed_view, share_views, storable};
+pub use list::list_chats;
+pub use mentions::list_mentions;
+pub(super) use mentions::mentions_for;
+pub(super) use presence::Presence;
+pub(super) use render::{entry as shown_entry, full as shown_chat};
+pub use say::SayCall;
+pub use show::show_chat;
+pub use start::start_chat;
+pub(super) use stats::Tally;
+pub use stats::chat_stats;
+pub use summary::summarise_chat;
+pub use transfer::export_chat;
+pub use transfer::import_chat;
+pub use turns::run_turns;
